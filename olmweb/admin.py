@@ -19,6 +19,7 @@ from olmweb.models import (
     Cluster,
     Lease,
     OidcIdentity,
+    Preferences,
     ResourceWatch,
     SyncRun,
 )
@@ -95,6 +96,14 @@ class OidcIdentityAdmin(ReadOnlyAdmin):
     list_display = ("user", "issuer", "subject")
     list_filter = ("issuer",)
     search_fields = ("user__username", "subject")
+
+
+@admin.register(Preferences)
+class PreferencesAdmin(ReadOnlyAdmin):
+    """Written by each person, on the page Preferences."""
+
+    list_display = ("user", "theme", "density", "time_zone", "cluster")
+    search_fields = ("user__username",)
 
 
 class AuditUserFilter(admin.SimpleListFilter):

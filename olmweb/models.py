@@ -1,4 +1,4 @@
-"""Rows shared by both apps: clusters, sync runs, leases, watches, API tokens, the audit log."""
+"""Rows shared by both apps: clusters, sync runs, leases, watches, accounts' rows, the audit log."""
 
 import hashlib
 import secrets
@@ -231,6 +231,43 @@ class ApiToken(models.Model):
     @staticmethod
     def hash(token: str) -> str:
         return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Preferences(models.Model):
+    """How the pages look for one account; an account without a row has the defaults.
+
+    `time_zone` is BROWSER or a name of the IANA database; `cluster` is the name of the default
+    cluster, or empty.
+    """
+
+    BROWSER = "browser"
+
+    class Theme(models.TextChoices):
+        SYSTEM = "system", "As the system"
+        LIGHT = "light", "Light"
+        DARK = "dark", "Dark"
+
+    class Density(models.TextChoices):
+        COMFORTABLE = "comfortable", "Comfortable"
+        COMPACT = "compact", "Compact"
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        # The version before does not know this table, and deletes accounts all the same.
+        db_constraint=False,
+        related_name="preferences",
+    )
+    theme = models.CharField(max_length=10, choices=Theme.choices, default=Theme.SYSTEM)
+    density = models.CharField(max_length=20, choices=Density.choices, default=Density.COMFORTABLE)
+    time_zone = models.CharField(max_length=64, default="UTC")
+    cluster = models.CharField(max_length=100, blank=True)
+
+    class Meta:
+        verbose_name = verbose_name_plural = "preferences"
+
+    def __str__(self) -> str:
+        return f"Preferences of {self.user}"
 
 
 class AppendOnlyQuerySet(models.QuerySet["AuditEvent"]):

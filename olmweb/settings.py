@@ -144,6 +144,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "olmweb.accounts.audit.AuditMiddleware",
     "olmweb.accounts.roles.ReadAccessMiddleware",
+    "olmweb.web.preferences.TimeZoneMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -197,7 +198,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 AUTHENTICATION_BACKENDS = [
     "olmweb.accounts.throttling.ThrottledSignIn",  # first: a locked account checks no password
-    "django.contrib.auth.backends.ModelBackend",
+    "olmweb.accounts.roles.AccountBackend",
 ]
 if OIDC:
     AUTHENTICATION_BACKENDS.append("olmweb.accounts.oidc.OidcBackend")

@@ -2,6 +2,7 @@
 
 from django.contrib import admin
 from django.urls import include, path
+from django.views.generic import TemplateView
 
 from installs.views.clusters import overview
 from olmweb.accounts import account_views, views
@@ -16,6 +17,8 @@ urlpatterns = [
     path("login/oidc/", views.OidcStart.as_view(), name="oidc_start"),
     path("login/oidc/callback", views.OidcCallback.as_view(), name="oidc_authentication_callback"),
     path("logout/", views.SignOut.as_view(), name="logout"),
+    path("help/", TemplateView.as_view(template_name="help.html"), name="help"),
+    path("account/", account_views.preferences, name="account"),
     path("account/tokens/", account_views.tokens, name="account-tokens"),
     path("account/tokens/<int:id>/revoke", account_views.revoke, name="account-token-revoke"),
     path("admin/login/", views.admin_sign_in),

@@ -12,7 +12,7 @@ from catalogs.search.images import DIGEST_START, digest_of
 from catalogs.search.index import FACETS
 from catalogs.search.query import MAX_WORDS, parse_query
 from olmweb.models import Cluster
-from olmweb.web.context import clusters
+from olmweb.web.context import clusters, default_cluster
 from olmweb.web.forms import OptionField, PageField, QueryForm, TextField, clean_text
 
 MAX_QUERY = 200  # characters of a search
@@ -114,8 +114,8 @@ class TargetCluster:
 def read_target_cluster(
     request: HttpRequest, catalog: Catalog, notices: list[str]
 ) -> TargetCluster:
-    """The cluster of the catalog; for a catalog without one, that of the parameter `cluster`. Any
-    other value of the parameter becomes a notice."""
+    """The cluster of the catalog; for a catalog without one, that of the parameter `cluster`, else
+    the person's default cluster. Any other value of the parameter becomes a notice."""
     name = clean_text(request.GET.get("cluster", ""))
     if catalog.cluster is not None:
         if name not in ("", catalog.cluster.name):
@@ -127,4 +127,5 @@ def read_target_cluster(
     by_name = {cluster.name: cluster for cluster in clusters(request)}
     if name not in ("", ALONE, *by_name):
         notices.append(f"There is no cluster “{name[:60]}”: the catalog alone is asked.")
-    return TargetCluster(by_name.get(name), (ALONE, *by_name) if by_name else ())
+    target = by_name.get(name or default_cluster(request))
+    return TargetCluster(target, (ALONE, *by_name) if by_name else ())

@@ -13,7 +13,7 @@ from catalogs.views import presenters
 from catalogs.views.bundle import inspection_status
 from installs.facts import bundle_contents as found_contents
 from olmweb.models import Cluster
-from olmweb.web.context import clusters
+from olmweb.web.context import clusters, default_cluster
 from olmweb.web.forms import clean_text
 from olmweb.web.pages import render_page
 
@@ -56,14 +56,15 @@ def _granted(report: BundleReport, *, wide: bool) -> list[Any]:
 
 
 def _cluster(request: HttpRequest, package: Package, notices: list[str]) -> Cluster | None:
-    """The cluster of the catalog; for a catalog without one, the requested cluster or the first."""
+    """The cluster of the catalog; for a catalog without one, the requested cluster, the person's
+    default cluster, or the first."""
     if package.catalog.cluster is not None:
         return package.catalog.cluster
     by_name = {cluster.name: cluster for cluster in clusters(request)}
     name = clean_text(request.GET.get("cluster", ""))
     if name and name not in by_name:
         notices.append(f"There is no cluster “{name}”.")
-    return by_name.get(name) or next(iter(by_name.values()), None)
+    return by_name.get(name or default_cluster(request)) or next(iter(by_name.values()), None)
 
 
 def _compared(

@@ -1,8 +1,10 @@
-"""Pages of a signed-in person about the own account: API tokens.
+"""Pages of a signed-in person about the own account: preferences and API tokens.
 
 Plain forms that need no script. They open with a session only, so a token can't make another one.
 """
 
+from collections.abc import Iterable
+from copy import copy
 from typing import Any, cast
 
 from django import forms
@@ -18,8 +20,10 @@ from django.views.decorators.http import require_http_methods
 
 from olmweb.accounts.roles import may_act, sign_in_required
 from olmweb.errors import Missing, OlmwebError
-from olmweb.models import ApiToken
+from olmweb.models import ApiToken, Preferences
+from olmweb.web.context import clusters
 from olmweb.web.forms import clean_text
+from olmweb.web.preferences import preferences_of, time_zones
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422
@@ -59,9 +63,52 @@ class TokenForm(forms.Form):
         self.fields["scope"].choices = scopes if may_act else scopes[:1]  # type: ignore[attr-defined]
 
 
+class PreferencesForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Preferences of one account. `clusters` are the names of the configured ones."""
+
+    time_zone = forms.ChoiceField()
+    cluster = forms.ChoiceField(required=False)
+
+    class Meta:
+        model = Preferences
+        fields = ("theme", "density", "time_zone", "cluster")
+
+    def __init__(self, data: Any, *, instance: Preferences, clusters: Iterable[str]) -> None:
+        super().__init__(data, instance=instance)
+        zones = [(name, name.replace("_", " ")) for name in time_zones()]
+        choices = {
+            "time_zone": [(Preferences.BROWSER, "Of the browser"), *zones],
+            "cluster": [("", "None"), *((name, name) for name in clusters)],
+        }
+        for name, pairs in choices.items():
+            self.fields[name].choices = pairs  # type: ignore[attr-defined]
+        for field in self.fields.values():
+            offered = "Choose one of the values that are offered."
+            field.error_messages |= {"required": offered, "invalid_choice": offered}
+
+
 def person_of(request: HttpRequest) -> User:
     """The account of a request that passed `sign_in_required`."""
     return cast(User, request.user)
+
+
+@never_cache
+@require_http_methods(METHODS)
+@sign_in_required()
+def preferences(request: HttpRequest) -> HttpResponse:
+    """The form of the person's preferences; the first save makes their row."""
+    person = person_of(request)
+    names = [cluster.name for cluster in clusters(request)]
+    stored = copy(preferences_of(request))  # a refused form changes nothing of the page around it
+    data = request.POST if request.method == "POST" else None
+    form = PreferencesForm(data, instance=stored, clusters=names)
+    if not form.is_bound:
+        return render(request, "account/preferences.html", {"form": form})
+    if form.is_valid():
+        Preferences.objects.update_or_create(user=person, defaults=form.cleaned_data)
+        messages.success(request, "Preferences saved.")
+        return redirect("account")
+    return render(request, "account/preferences.html", {"form": form}, status=UNPROCESSABLE)
 
 
 @never_cache

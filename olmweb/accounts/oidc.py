@@ -14,7 +14,6 @@ import msgspec
 import requests
 import structlog
 from django.conf import settings
-from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
@@ -22,7 +21,7 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 
 from olmweb.accounts import audit
 from olmweb.accounts.oidc_settings import OidcSettings, is_safe_address
-from olmweb.accounts.roles import ROLES
+from olmweb.accounts.roles import ROLES, AccountBackend
 from olmweb.errors import OlmwebError
 from olmweb.models import OidcIdentity
 
@@ -146,7 +145,7 @@ def _refused(why: str, hint: str = "Sign in again; if it stays, tell an administ
 
 
 class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
-    """Django's authentication backend; ModelBackend, configured beside it, has the permissions."""
+    """Django's authentication backend; AccountBackend, set up beside it, has the permissions."""
 
     def __init__(self) -> None:
         # Instantiated for every request of a signed-in person, so nothing is read here.
@@ -262,12 +261,11 @@ class OidcBackend(OIDCAuthenticationBackend):  # type: ignore[misc]
         return account_of(read_claims(payload, config), config)
 
     def get_user(self, user_id: int) -> User | None:
-        """As in ModelBackend: a deactivated user is signed out."""
-        user = ModelBackend().get_user(user_id)
-        return user if isinstance(user, User) else None
+        """As in AccountBackend: a deactivated user is signed out."""
+        return AccountBackend().get_user(user_id)
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
-        return False  # ModelBackend answers
+        return False  # AccountBackend answers
 
 
 def read_claims(payload: dict[str, Any], config: OidcSettings) -> Claims:

@@ -6,6 +6,7 @@ One query a request, and none for a fragment that does not use them.
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from django.apps import apps
 from django.conf import settings
@@ -14,6 +15,7 @@ from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
 from olmweb.models import Cluster
+from olmweb.web.preferences import html_classes, preferences_of
 
 STATES = ("silent", "attention", "waiting", "healthy")  # worst first
 
@@ -44,12 +46,22 @@ def _read(request: HttpRequest) -> tuple[list[Cluster], dict[int, int]]:
     return result
 
 
+def default_cluster(request: HttpRequest) -> str:
+    """The name of the person's default cluster; empty without one that is configured."""
+    name = preferences_of(request).cluster
+    return name if name and any(row.name == name for row in clusters(request)) else ""
+
+
 def _switcher(request: HttpRequest) -> list[dict[str, Any]]:
     failing = attention(request)
     return [
         {"cluster": c, "attention": failing.get(c.pk, 0), "state": _state(c, failing.get(c.pk, 0))}
         for c in clusters(request)
     ]
+
+
+def _query(cluster: str) -> str:
+    return f"?{urlencode({'cluster': cluster}, quote_via=quote)}" if cluster else ""
 
 
 def _state(cluster: Cluster, failing: int) -> str:
@@ -69,16 +81,22 @@ def _states(rows: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
 
 def shell(request: HttpRequest) -> dict[str, Any]:
     """`shell_clusters`: [{cluster, attention, state}]; `shell_attention`: the sum of that;
-    `shell_states`: [(state, how many clusters)], worst first; `shell_silent`: the silent ones."""
+    `shell_states`: [(state, how many clusters)], worst first; `shell_silent`: the silent ones;
+    `shell_query`: the query string of the default cluster, for pages that take one;
+    `shell_preferences`: of the person, `shell_classes`: of the root element for them."""
     if not hasattr(request, "user"):
         return {"shell_clusters": [], "shell_attention": 0, "shell_states": [], "shell_silent": []}
     readable = request.user.is_authenticated or settings.PUBLIC_READ
+    preferences = preferences_of(request)
     rows = SimpleLazyObject(lambda: _switcher(request) if readable else [])
     return {
         "shell_clusters": rows,
         "shell_attention": SimpleLazyObject(lambda: sum(row["attention"] for row in rows)),
         "shell_silent": SimpleLazyObject(lambda: [r for r in rows if r["state"] == "silent"]),
         "shell_states": SimpleLazyObject(lambda: _states(rows)),
+        "shell_query": SimpleLazyObject(lambda: _query(default_cluster(request))),
+        "shell_preferences": preferences,
+        "shell_classes": html_classes(preferences),
         "shell_readable": readable,
         "shell_version": settings.VERSION,
     }

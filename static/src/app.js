@@ -15,6 +15,23 @@ function setTheme(dark) {
   }
 }
 
+// Preferences say whether times are in the zone of the browser, which the server reads in a cookie.
+const preferences = document.querySelector("form[data-preferences]");
+if (preferences || root.dataset.zone) {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const secure = location.protocol === "https:" ? "; secure" : "";
+  document.cookie = `olmweb_zone=${zone}; path=/; max-age=31536000; samesite=lax${secure}`;
+}
+
+// A theme that is saved for the account replaces the one chosen in this browser.
+preferences?.addEventListener("submit", () => {
+  try {
+    localStorage.removeItem("olmweb-theme");
+  } catch {
+    // Storage may be forbidden; then nothing was chosen.
+  }
+});
+
 function toggleNav(button) {
   const sidebar = document.getElementById("nav");
   const open = sidebar.classList.toggle("pf-m-expanded");
@@ -51,7 +68,9 @@ function say(text) {
 
 function closeMenus(except) {
   for (const menu of document.querySelectorAll("details.olm-menu[open]")) {
-    if (!except || !menu.contains(except)) menu.open = false;
+    if (except && menu.contains(except)) continue;
+    if (!except && menu.contains(document.activeElement)) menu.querySelector("summary").focus();
+    menu.open = false;
   }
 }
 

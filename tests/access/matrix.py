@@ -74,6 +74,8 @@ PAGES: dict[str, dict[str, str]] = {
     "/login/oidc/": {"GET": "open"},
     "/login/oidc/callback": {"GET": "open"},
     "/logout/": {"POST": "account"},
+    "/help/": _READ,
+    "/account/": {"GET": "account", "POST": "account"},
     "/account/tokens/": {"GET": "account", "POST": "account"},
     "/account/tokens/{id}/revoke": {"GET": "account", "POST": "account"},
     "/livez": {"GET": "open"},
@@ -183,6 +185,7 @@ ADMIN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "olmweb.AuditEvent": _SHOWN,
     "olmweb.Lease": _SHOWN,
     "olmweb.OidcIdentity": _SHOWN,
+    "olmweb.Preferences": _SHOWN,
     "olmweb.ResourceWatch": _SHOWN,
     "olmweb.SyncRun": _SHOWN,
 }

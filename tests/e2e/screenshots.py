@@ -43,6 +43,7 @@ PAGES = {
     "login": "/login/",
     "missing": "/operators/sandbox/PlatformOperator/-/nothing",
     "api-docs": "/api/v1/docs",
+    "help": "/help/",
 }
 # Taller than any screen: the page scrolls inside its frame, and a picture shows all of it.
 SIZES = {"wide": (1280, 1800), "narrow": (390, 2600)}

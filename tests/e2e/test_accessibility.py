@@ -35,7 +35,14 @@ def pages(browser: Browser, product: Product) -> Iterator[tuple[dict[str, str], 
     action = page.url.removeprefix(product.url)
     remove = f"{steps.OPERATOR}/policy-demo/remove"
     yield (
-        {**PAGES, "install": form, "action": action, "remove": remove},
+        {
+            **PAGES,
+            "install": form,
+            "action": action,
+            "remove": remove,
+            "preferences": "/account/",
+            "tokens": "/account/tokens/",
+        },
         context.storage_state(),
     )
     context.close()

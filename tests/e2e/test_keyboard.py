@@ -1,5 +1,7 @@
 """The install journey without a mouse: every stop is visible, and focus goes where the news is."""
 
+import re
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -122,3 +124,56 @@ def test_the_narrow_navigation_opens_takes_the_focus_and_gives_it_back(new_page)
     page.keyboard.press("Escape")
     expect(toggle).to_be_focused()
     expect(page.get_by_role("link", name="Overview")).not_to_be_in_viewport()
+
+
+def test_a_person_makes_and_revokes_a_token_and_saves_preferences_with_the_keyboard(
+    new_page,
+) -> None:
+    page = new_page(color_scheme="light", timezone_id="Asia/Tokyo")
+    steps.sign_in(page, "viewer", "/activity/")
+    summary = page.get_by_label("Signed in as viewer")
+    tab_to(page, summary)
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_role("link", name="Preferences"), limit=1)
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("link", name="Preferences")).to_be_hidden()
+    expect(summary).to_be_focused()
+
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_role("link", name="API tokens"), limit=2)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/account/tokens/")
+    tab_to(page, page.get_by_label("Name"))
+    page.keyboard.type("by keyboard")
+    page.keyboard.press("Enter")
+    made = page.get_by_role("region", name="Token by keyboard made")
+    expect(made).to_be_focused()
+    expect(made.locator("code")).to_have_text(re.compile("^olmweb_"))
+    tab_to(page, made.get_by_role("button", name="Copy the token"), limit=1)
+    page.goto("/account/tokens/")
+    expect(page.get_by_text("olmweb_")).to_have_count(0)
+    tab_to(page, page.get_by_role("link", name="Revoke by keyboard"))
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/revoke")
+    tab_to(page, page.get_by_role("button", name="Revoke token"))
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/account/tokens/")
+    expect(page.get_by_role("status").filter(has_text="is revoked")).to_be_visible()
+
+    page.goto("/account/")
+    tab_to(page, page.get_by_label("Theme"))
+    page.keyboard.type("Dark")
+    tab_to(page, page.get_by_label("Density"), limit=1)
+    page.keyboard.type("Compact")
+    tab_to(page, page.get_by_label("Time zone"), limit=1)
+    page.keyboard.type("Of the browser")
+    tab_to(page, page.get_by_role("button", name="Save preferences"), limit=2)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="Preferences saved")).to_be_visible()
+    page.goto("/activity/?show=syncs")
+    expect(page.locator("html")).to_have_class(re.compile("pf-v6-theme-dark.*olm-compact"))
+    expect(page.locator("main time").first).to_have_attribute("title", re.compile("JST$"))
+    page.goto("/account/")
+    for label in ("Theme", "Density", "Time zone"):
+        page.get_by_label(label).select_option(index=0)
+    page.get_by_role("button", name="Save preferences").click()

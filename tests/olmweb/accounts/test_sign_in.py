@@ -35,7 +35,7 @@ def clean_end(settings: Any) -> None:
     cache.clear()
     settings.AUTHENTICATION_BACKENDS = [
         "olmweb.accounts.throttling.ThrottledSignIn",
-        "django.contrib.auth.backends.ModelBackend",
+        "olmweb.accounts.roles.AccountBackend",
         "olmweb.accounts.oidc.OidcBackend",
     ]
 

@@ -23,7 +23,7 @@ from installs.models import (
     Notification,
     UnknownMessage,
 )
-from olmweb.models import ApiToken, Cluster, OidcIdentity
+from olmweb.models import ApiToken, Cluster, OidcIdentity, Preferences
 from tests.worlds.rest import BLOB, World
 
 OURS = [
@@ -48,6 +48,7 @@ def address(model: Any, page: str, *args: Any) -> str:
 @pytest.fixture
 def signed_in(client: Client, alice: User, world: World) -> Client:
     ApiToken.issue(alice.pk, "act")
+    Preferences.objects.create(user=alice)
     OidcIdentity.objects.create(user=alice, issuer="https://idp.example", subject="s-1")
     AllowRule.objects.create(package="etcd", saved_by=alice)
     InstallRequest.objects.create(
