@@ -13,6 +13,8 @@ from olmweb.models import Cluster
 CHANGES_SHOWN = 12
 HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
 ROWS_LIMIT = 5000
+# Of each change, beside its type, statuses and time. Thousands of model instances would take long.
+_SHOWN = ("pk", "cluster", "kind", "namespace", "name", "to_reason")
 OPERATOR_KINDS = ("PlatformOperator", "ClusterExtension", "Subscription", "ClusterServiceVersion")
 # Direction -> its words, in the order of the columns.
 DIRECTIONS = {
@@ -87,23 +89,24 @@ class Recent:
         return any(item.day for item in self.directions)
 
 
-def direction_of(row: Transition) -> str:
-    """The direction of a change of an operator; empty if it is none, as between two bad states.
+def direction_of(kind: str, before: str, after: str) -> str:
+    """The direction of a change of an operator, by the type and the statuses of its Transition;
+    empty if it is none, as between two bad states.
 
     A first observation is no change, and after an approval or installation nothing recovers.
     """
-    if row.type == "Object":
-        return "removed" if row.to_status == "deleted" else ""
-    if not row.from_status:
+    if kind == "Object":
+        return "removed" if after == "deleted" else ""
+    if not before:
         return ""
-    if row.to_status in _BAD:
-        is_new = row.from_status not in _BAD or row.from_status == Health.NEEDS_APPROVAL
-        return "failed" if is_new and row.to_status != Health.NEEDS_APPROVAL else ""
-    if row.to_status != Health.HEALTHY:
+    if after in _BAD:
+        is_new = before not in _BAD or before == Health.NEEDS_APPROVAL
+        return "failed" if is_new and after != Health.NEEDS_APPROVAL else ""
+    if after != Health.HEALTHY:
         return ""
-    if row.from_status in _WORKING:
+    if before in _WORKING:
         return "installed"
-    return "recovered" if row.from_status in _BAD else ""
+    return "recovered" if before in _BAD else ""
 
 
 def recent(clusters: Sequence[Cluster]) -> Recent:
@@ -111,27 +114,33 @@ def recent(clusters: Sequence[Cluster]) -> Recent:
     now = timezone.now()
     news = Q(type="Health") | Q(type="Object", to_status__in=("appeared", "deleted"))
     rows = list(
-        Transition.objects.select_related("cluster")
-        .filter(
+        Transition.objects.filter(
             news,
             cluster__in=[cluster.pk for cluster in clusters],
             kind__in=OPERATOR_KINDS,
             at__gte=now - DAY,
         )
-        .defer("message")
-        .order_by("-at", "-pk")[:ROWS_LIMIT]
+        .order_by("-at", "-pk")
+        .values_list("type", "from_status", "to_status", "at", *_SHOWN)[:ROWS_LIMIT]
     )
     counts = [dict.fromkeys(DIRECTIONS, 0) for _ in range(24)]
-    for row in rows:
-        if direction := direction_of(row):
-            past = int((now - row.at) / HOUR)
+    for kind, before, after, at, *_ in rows:
+        if direction := direction_of(kind, before, after):
+            past = int((now - at) / HOUR)
             counts[23 - min(23, max(0, past))][direction] += 1
     directions = tuple(
         Direction(name, words, counts[-1][name], sum(hour[name] for hour in counts))
         for name, words in DIRECTIONS.items()
     )
-    first_seen = sum(row.type == "Health" and not row.from_status for row in rows)
-    return Recent(directions, _hours(counts, now), tuple(rows[:CHANGES_SHOWN]), first_seen)
+    first_seen = sum(kind == "Health" and not before for kind, before, *_ in rows)
+    by_id = {cluster.pk: cluster for cluster in clusters}
+    latest = []
+    for kind, before, after, at, pk, cluster, *names in rows[:CHANGES_SHOWN]:
+        row = Transition(pk, type=kind, from_status=before, to_status=after, at=at)
+        row.cluster = by_id[cluster]
+        row.kind, row.namespace, row.name, row.to_reason = names
+        latest.append(row)
+    return Recent(directions, _hours(counts, now), tuple(latest), first_seen)
 
 
 def _hours(counts: Sequence[dict[str, int]], now: datetime) -> tuple[Hour, ...]:

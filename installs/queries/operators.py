@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from django.db.models import Case, Count, F, IntegerField, QuerySet, Value, When
-from django.db.models.functions import Coalesce
+from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When, Window
+from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
 
 from installs.diagnosis.knowledge import Finding, finding_for, knowledge
@@ -21,7 +21,6 @@ ATTENTION = "attention"  # stands for every health that needs a person
 SORTS = ("name", "cluster", "health", "since", "version", "path")
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES_SHOWN = 12
-CAUSE_ROWS = 2000
 FLAPPING = 4  # changes in a day: two failures that went away by themselves
 # Kinds whose reason a Subscription or PlatformOperator in progress shows as its own.
 CHAIN_KINDS = ("ClusterServiceVersion", "InstallPlan", "BundleDeployment", "ClusterObjectSet")
@@ -30,6 +29,9 @@ _RANK: Any = Case(
     default=Value(len(Health.values)),
     output_field=IntegerField(),
 )
+# What is known of a cause: its finding, or the operator's reason where there is none.
+_CAUSE = ("finding", "own_reason")
+_OWN_REASON: Any = Case(When(finding="", then=F("reason")), default=Value(""))
 # Sort -> the key of the keyset; every one ends in the name, so that equal rows read alphabetically.
 _KEYS = {
     "name": ("name",),
@@ -135,34 +137,74 @@ def operator_page(
 
 
 def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[CauseGroup]:
-    """Why the matching operators need attention, most operators first; one query.
+    """Why the matching operators need attention, most operators first; two queries.
 
-    Each cause carries up to `names` of its operators. At most CAUSE_ROWS operators are grouped.
+    Each cause carries up to `names` of its operators.
     """
-    rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION).defer("conditions")
-    return group_by_cause(rows.order_by("name", "pk")[:CAUSE_ROWS], names=names)
+    rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
+    return group_by_cause(count_by_cause(rows), cause_members(rows, names=names))
 
 
-def group_by_cause(operators: Iterable[Operator], *, names: int = NAMES_SHOWN) -> list[CauseGroup]:
-    """Groups by finding, or by reason where there is none; most operators first."""
-    groups: dict[tuple[str, str], list[Operator]] = defaultdict(list)
-    for operator in operators:
-        groups[(operator.finding, "" if operator.finding else operator.reason)].append(operator)
-    grouped = [_cause(key, members, names) for key, members in groups.items()]
+def cause_members(
+    rows: QuerySet[Operator], *, names: int, of_each_cluster: bool = False, also: Q | None = None
+) -> list[Operator]:
+    """The first `names` operators of each cause, or of each cause on each cluster, and those that
+    match `also`, by name; one query."""
+    wanted = also or Q()
+    if names:
+        per = ("cluster", *_CAUSE) if of_each_cluster else _CAUSE
+        place = Window(RowNumber(), partition_by=per, order_by=("name", "pk"))
+        rows = rows.annotate(own_reason=_OWN_REASON).annotate(place=place)
+        wanted |= Q(place__lte=names)
+    return list(rows.filter(wanted).defer("conditions").order_by("name", "pk"))
+
+
+def count_by_cause(rows: QuerySet[Operator], *columns: str, **more: Any) -> list[tuple[Any, ...]]:
+    """(the columns, finding, reason where there is no finding, facts, the aggregates `more`, number
+    of operators), one for each combination; one query."""
+    grouped = rows.annotate(own_reason=_OWN_REASON).order_by()
+    return list(
+        grouped.values_list(*columns, *_CAUSE, "facts").annotate(
+            **more, number=Count("pk", output_field=IntegerField())
+        )
+    )
+
+
+def group_by_cause(
+    counts: Iterable[tuple[str, str, dict[str, str], int]], members: Iterable[Operator]
+) -> list[CauseGroup]:
+    """Groups by finding, or by reason where there is none; most operators first; no query.
+
+    `counts` and `members` are those of count_by_cause and cause_members.
+    """
+    numbers: dict[tuple[str, str], int] = defaultdict(int)
+    facts: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+    for finding, reason, found, number in counts:
+        numbers[finding, reason] += number
+        facts[finding, reason].append(found)
+    shown: dict[tuple[str, str], list[Operator]] = defaultdict(list)
+    for row in members:
+        shown[row.finding, "" if row.finding else row.reason].append(row)
+    grouped = [_cause(key, shown[key], number, facts[key]) for key, number in numbers.items()]
     return sorted(grouped, key=lambda cause: (-cause.count, cause.title, cause.reason))
 
 
-def _cause(key: tuple[str, str], members: Sequence[Operator], names: int) -> CauseGroup:
+def _cause(
+    key: tuple[str, str], members: Sequence[Operator], count: int, facts: Sequence[dict[str, str]]
+) -> CauseGroup:
+    """`facts` are those of the operators, each once."""
     finding_id, reason = key
-    first = members[0]
     shared = {
         name: value
-        for name, value in first.facts.items()
-        if all(member.facts.get(name) == value for member in members)
+        for name, value in facts[0].items()
+        if all(other.get(name) == value for other in facts)
     }
-    subject = subject_names(first) if len(members) == 1 else {"kind": first.kind}
+    first = members[0] if members else None
+    subject: dict[str, str] = {}
+    if first:
+        subject = subject_names(first) if count == 1 else {"kind": first.kind}
     finding = finding_for(finding_id, shared, subject) if finding_id else None
-    own = finding_of(first)
+    own = finding_of(first) if first else None
     differs = finding is not None and own is not None and own.cause != finding.cause
     shown = own if differs else finding
     return CauseGroup(
@@ -170,11 +212,11 @@ def _cause(key: tuple[str, str], members: Sequence[Operator], names: int) -> Cau
         title=finding.title if finding else finding_id or reason or "No reason given",
         finding=finding,
         sentence=shown.cause if shown else "",
-        example=first.name if differs else "",
+        example=first.name if first and differs else "",
         reason=reason,
-        sample=first.message,
-        count=len(members),
-        operators=tuple(members[:names]),
+        sample=first.message if first else "",
+        count=count,
+        operators=tuple(members),
     )
 
 

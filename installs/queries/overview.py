@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Count, F, IntegerField, Q
+from django.db.models import Count, F, IntegerField, Q, QuerySet
 
 from catalogs.models import Catalog
 from catalogs.queries import count_packages, distinct_catalogs
@@ -21,7 +21,7 @@ from installs.models import (
     Operator,
 )
 from installs.queries.crds import troubled_crds
-from installs.queries.operators import CAUSE_ROWS, CauseGroup, group_by_cause
+from installs.queries.operators import CauseGroup, cause_members, count_by_cause, group_by_cause
 from installs.state.observation import details_of
 from olmweb.kube.fields import text, texts
 from olmweb.models import Cluster
@@ -235,16 +235,25 @@ class ClusterOverview:
 def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
     """One entry a cluster, worst first; four queries however many clusters there are."""
     ids = [cluster.pk for cluster in clusters]
-    counts = _health_counts(ids)
-    failing = _failing(ids)
+    operators = Operator.objects.filter(cluster__in=ids)
+    counted = _counted(operators, ids)
+    members = cause_members(
+        operators.filter(health__in=NEEDS_ATTENTION),
+        names=3 if len(clusters) == 1 else 0,  # the table of clusters only counts
+        of_each_cluster=True,
+        also=Q(health=Health.NEEDS_APPROVAL),
+    )
+    shown: dict[int, list[Operator]] = {pk: [] for pk in ids}
+    for row in members:
+        shown[row.cluster_id].append(row)
     blocking = _cluster_operators(ids)
     versions = cluster_versions(ids)
     overviews = [
         ClusterOverview(
             cluster=cluster,
-            counts=counts[cluster.pk],
-            arcs=arcs_of(counts[cluster.pk].segments),
-            causes=group_by_cause(failing[cluster.pk], names=3),
+            counts=counted[cluster.pk].health,
+            arcs=arcs_of(counted[cluster.pk].health.segments),
+            causes=group_by_cause(counted[cluster.pk].failing, shown[cluster.pk]),
             cluster_operators=[
                 entry
                 for entry in blocking[cluster.pk]
@@ -253,7 +262,7 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
             update=update_of(
                 versions.get(cluster.pk), [entry.row for entry in blocking[cluster.pk]]
             ),
-            approvals=approvals_of(cluster.name, failing[cluster.pk]),
+            approvals=approvals_of(cluster.name, shown[cluster.pk]),
             problems=unreadable_kinds(cluster),
         )
         for cluster in clusters
@@ -265,26 +274,29 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
     )
 
 
-def _health_counts(ids: Sequence[int]) -> dict[int, HealthCounts]:
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Operators of a cluster by health; those that need attention as of count_by_cause."""
+
+    health: HealthCounts
+    failing: list[tuple[str, str, dict[str, str], int]]
+
+
+def _counted(operators: QuerySet[Operator], ids: Sequence[int]) -> dict[int, _Counted]:
+    """By id of the cluster; one query."""
     numbers: dict[int, dict[str, int]] = {pk: {} for pk in ids}
     upgrades = dict.fromkeys(ids, 0)
-    rows = Operator.objects.filter(cluster__in=ids).order_by().values_list("cluster", "health")
+    failing: dict[int, list[tuple[str, str, dict[str, str], int]]] = {pk: [] for pk in ids}
     other_version = ~Q(upgrade="") & ~Q(upgrade=F("version"))
-    for cluster, health, number, upgradable in rows.annotate(
-        number=Count("pk", output_field=IntegerField()),
-        upgradable=Count("pk", filter=other_version, output_field=IntegerField()),
+    upgradable = Count("pk", filter=other_version, output_field=IntegerField())
+    for cluster, health, finding, reason, facts, upgradable_here, number in count_by_cause(
+        operators, "cluster", "health", upgradable=upgradable
     ):
-        numbers[cluster][health] = number
-        upgrades[cluster] += upgradable
-    return {pk: HealthCounts(values, upgrades[pk]) for pk, values in numbers.items()}
-
-
-def _failing(ids: Sequence[int]) -> dict[int, list[Operator]]:
-    rows = Operator.objects.filter(cluster__in=ids, health__in=NEEDS_ATTENTION)
-    operators: dict[int, list[Operator]] = defaultdict(list)
-    for row in rows.defer("conditions").order_by("name", "pk")[:CAUSE_ROWS]:
-        operators[row.cluster_id].append(row)
-    return operators
+        numbers[cluster][health] = numbers[cluster].get(health, 0) + number
+        upgrades[cluster] += upgradable_here
+        if health in _BAD:
+            failing[cluster].append((finding, reason, facts, number))
+    return {pk: _Counted(HealthCounts(numbers[pk], upgrades[pk]), failing[pk]) for pk in ids}
 
 
 def _cluster_operators(ids: Sequence[int]) -> dict[int, list[BlockingOperator]]:
