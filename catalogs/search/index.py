@@ -2,8 +2,8 @@
 
 Each process has its own index instead of one in the shared cache: every request reads it, and
 taking megabytes out of a cache costs more than filtering them. One small query on each request
-tells whether it is still current. Packages of one name are one group, with the fields in which they
-differ when they are not the same package.
+tells whether it is still current; only the catalogs that changed are read again. Packages of one
+name are one group, with the fields in which they differ when they are not the same package.
 """
 
 import re
@@ -122,10 +122,18 @@ class PackageGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogRows:
+    """The rows of one catalog, read for this stamp and source."""
+
+    stamp: tuple[object, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SearchIndex:
     """Every package name with its rows, in the order of names."""
 
-    token: tuple[object, ...]
+    token: Stamps
     groups: tuple[PackageGroup, ...]
     vocabulary: Vocabulary  # of names, titles and keywords
     catalogs: int  # each counted once, however many access methods it has
@@ -135,6 +143,7 @@ class SearchIndex:
     providing: Mapping[str, Sequence[int]]  # by GROUP/KIND; the rows whose head does
     provided_before: Mapping[str, Sequence[int]]
     using: Mapping[str, Sequence[int]]  # by repository in lower case
+    parts: Mapping[int, CatalogRows]  # by id of the catalog
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -145,6 +154,10 @@ class SearchIndex:
 _TEXTS = (
     *("name", "display_name", "summary", "provider", "default_channel"),
     *("head_bundle", "head_version", "capability"),
+)
+_SHARED = (
+    *("categories", "keywords", "install_modes", "infrastructure_features"),
+    *("provides", "provided_before", "repositories"),
 )
 _lock = threading.Lock()
 _index: SearchIndex | None = None
@@ -171,32 +184,48 @@ def current_index(stamps: Stamps) -> SearchIndex:
         return current
     with _lock:
         if _index is None or _index.token != token:
-            _index = _read_index(token)
+            _index = _read_index(token, _index)
         return _index
 
 
-def _read_index(token: tuple[object, ...]) -> SearchIndex:
-    changed = {
-        (catalog, package): at
-        for catalog, package, at in CatalogChange.objects.order_by()
-        .values_list("revision__catalog_id", "package")
-        .annotate(at=Max("revision__created_at"))
-    }
+def _read_index(token: Stamps, before: SearchIndex | None) -> SearchIndex:
     catalogs = {catalog.pk: catalog for catalog in Catalog.objects.select_related("cluster").all()}
     distinct = distinct_catalogs(catalogs.values())
     # Of a ClusterCatalog and a CatalogSource the former: all of its content can be read.
     sources = {row.pk: entries[-1].slug for entries in distinct for row in entries}
-    rows = _rows(catalogs, sources, changed, _verdicts())
-    return index_of(rows, token, catalogs=len(distinct))
+    stamps = {int(str(stamp[0])): (*stamp, sources.get(int(str(stamp[0])))) for stamp in token}
+    known = before.parts if before else {}
+    parts = {
+        pk: part for pk, part in known.items() if pk in catalogs and part.stamp == stamps.get(pk)
+    }
+    changed = {pk: catalog for pk, catalog in catalogs.items() if pk not in parts}
+    rows: dict[int, list[Row]] = {pk: [] for pk in changed}
+    for row in _rows(changed, sources, kept=chain.from_iterable(p.rows for p in parts.values())):
+        rows[row.catalog_id].append(row)
+    # A catalog without a stamp was added after the stamps were read: the next request reads it.
+    parts |= {pk: CatalogRows(stamps.get(pk, ()), tuple(read)) for pk, read in rows.items()}
+    return index_of(parts, token, before, catalogs=len(distinct))
 
 
-def _verdicts() -> dict[int, tuple[MethodVerdict, ...]]:
+def _changes(catalogs: Iterable[int]) -> dict[tuple[int, str], datetime]:
+    """Catalog and package -> the last recorded change."""
+    rows = CatalogChange.objects.filter(revision__catalog__in=catalogs).order_by()
+    names = rows.values_list("revision__catalog_id", "package")
+    return {
+        (catalog, package): at
+        for catalog, package, at in names.annotate(at=Max("revision__created_at"))
+    }
+
+
+def _verdicts(catalogs: Iterable[int]) -> dict[int, tuple[MethodVerdict, ...]]:
     """Package -> the verdict on the bundle that each install method would choose; nothing where
     the catalog was not evaluated for its cluster yet."""
     here = Q(cluster=None) | Q(cluster=F("package__catalog__cluster"))
     evaluated = PredictionRun.objects.filter(cluster=F("catalog__cluster")).values("catalog")
     usable = Q(package__catalog__cluster=None) | Q(package__catalog__in=evaluated)
-    rows = Prediction.objects.filter(here, usable, chosen=True, target__in=TARGETS)
+    rows = Prediction.objects.filter(
+        here, usable, package__catalog__in=catalogs, chosen=True, target__in=TARGETS
+    )
     by_target: dict[int, dict[str, dict[str, MethodVerdict]]] = {}
     ordered = rows.order_by(F("cluster").asc(nulls_first=True))  # a cluster's replace the others
     for package, *values in ordered.values_list("package_id", "path", "target", "verdict", "rule"):
@@ -211,15 +240,28 @@ def _verdicts() -> dict[int, tuple[MethodVerdict, ...]]:
 
 
 def index_of(
-    rows: Iterable[Row], token: tuple[object, ...] = (), *, catalogs: int = 0
+    parts: Mapping[int, CatalogRows],
+    token: Stamps = (),
+    before: SearchIndex | None = None,
+    *,
+    catalogs: int = 0,
 ) -> SearchIndex:
-    """The rows in groups of one name."""
-    rows = sorted(rows, key=attrgetter("name", "rank"))
-    groups = (tuple(group) for _, group in groupby(rows, key=attrgetter("name")))
+    """The rows in groups of one name; groups of the same rows are taken from `before`."""
+    rows = sorted(
+        chain.from_iterable(part.rows for part in parts.values()), key=attrgetter("name", "rank")
+    )
+    known = {group.rows[0].name: group for group in before.groups} if before else {}
+    groups = []
+    for name, members in groupby(rows, key=attrgetter("name")):
+        group = tuple(members)
+        same = known.get(name)
+        if same is None or same.rows != group:
+            same = PackageGroup(group, _union(group), differences(group))
+        groups.append(same)
     by_text = _ids(rows, lambda row: (row.search_text,))
     return SearchIndex(
         token=token,
-        groups=tuple(PackageGroup(group, _union(group), differences(group)) for group in groups),
+        groups=tuple(groups),
         vocabulary=Vocabulary(f"{text.name}{text.title}{text.keywords}" for text in by_text),
         catalogs=catalogs,
         sources={row.catalog: row.source for row in rows},
@@ -227,6 +269,7 @@ def index_of(
         providing=_ids(rows, lambda row: row.provides),
         provided_before=_ids(rows, lambda row: row.provided_before),
         using=_ids(rows, lambda row: {group.lower() for group in row.repositories}),
+        parts=parts,
     )
 
 
@@ -247,25 +290,40 @@ def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
 
 
 def _rows(
-    catalogs: Mapping[int, Catalog],
-    sources: Mapping[int, str],
-    changed: Mapping[tuple[int, str], datetime],
-    verdicts: Mapping[int, tuple[MethodVerdict, ...]],
+    catalogs: Mapping[int, Catalog], sources: Mapping[int, str], kept: Iterable[Row]
 ) -> Iterable[Row]:
+    """The rows of these catalogs, with the equal values of those that are kept; three queries."""
+    if not catalogs:
+        return
     fields = (
         *_TEXTS,
         *("id", "catalog_id", "icon_id", "categories", "keywords", "install_modes"),
         *("infrastructure_features", "deprecated", "channel_count", "bundle_count"),
         *("search__provides", "search__provided_before", "search__repositories"),
     )
-    same: dict[object, object] = {}  # catalogs repeat one another: equal values are stored once
-    for values in Package.objects.order_by().values(*fields).iterator(chunk_size=2000):
-        catalog = catalogs.get(values["catalog_id"])
-        if catalog is None:  # synced between the two queries: the next request reads it
-            continue
+    ids = list(catalogs)
+    changed, verdicts = _changes(ids), _verdicts(ids)
+    same = _shared(kept)
+    rows = Package.objects.filter(catalog__in=ids).order_by().values(*fields)
+    for values in rows.iterator(chunk_size=2000):
+        catalog = catalogs[values["catalog_id"]]
         updated = changed.get((catalog.pk, values["name"]))
         plain = _row(values, catalog, sources[catalog.pk], same, updated)
         yield with_values(replace(plain, verdicts=verdicts.get(plain.id, ())))
+
+
+def _shared(rows: Iterable[Row]) -> dict[object, object]:
+    """The values that rows share: catalogs repeat one another, so equal ones are stored once."""
+    same: dict[object, object] = {}
+    for row in rows:
+        for name in _SHARED:
+            values = getattr(row, name)
+            same[values] = values
+        text = row.search_text
+        same[text.name, text.title, text.keywords, text.kinds, text.provider, text.categories] = (
+            text
+        )
+    return same
 
 
 def with_values(row: Row) -> Row:

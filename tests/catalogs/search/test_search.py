@@ -29,6 +29,7 @@ from catalogs.search.index import (
     FACETS,
     NO,
     YES,
+    CatalogRows,
     Row,
     SearchIndex,
     SearchText,
@@ -421,7 +422,8 @@ def catalogs(draw: Any) -> SearchIndex:
     places = draw(
         st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("rb")), unique=True, max_size=8)
     )
-    return index_of(make_row(i, name, where, draw) for i, (name, where) in enumerate(places))
+    rows = tuple(make_row(i, name, where, draw) for i, (name, where) in enumerate(places))
+    return index_of({1: CatalogRows((), rows)})
 
 
 CHOICES = st.dictionaries(

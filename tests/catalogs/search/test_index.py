@@ -1,0 +1,99 @@
+"""The index in memory: only catalogs that changed are read again, with an equal result."""
+
+from dataclasses import asdict
+from operator import itemgetter
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from catalogs.models import Catalog
+from catalogs.search import index
+from catalogs.search.index import SearchIndex, catalog_stamps, current_index
+from tests.factories import make_catalog, make_cluster, make_package
+
+_PLAIN = ("token", "catalogs", "sources", "providing", "provided_before", "using")
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "_index", None)
+
+
+def read_anew(monkeypatch: pytest.MonkeyPatch) -> SearchIndex:
+    monkeypatch.setattr(index, "_index", None)
+    return current_index(catalog_stamps())
+
+
+def change(catalog: Catalog) -> None:
+    catalog.revision += 1
+    catalog.save()
+
+
+def content(read: SearchIndex) -> dict[str, Any]:
+    """Texts are compared by identity, so everything is taken apart."""
+    return {
+        "groups": [
+            ([asdict(row) for row in group.rows], group.values, group.differs)
+            for group in read.groups
+        ],
+        "parts": {
+            pk: (part.stamp, sorted((asdict(row) for row in part.rows), key=itemgetter("id")))
+            for pk, part in read.parts.items()
+        },
+        "by_text": [(text.name, ids) for text, ids in read.by_text.items()],
+        **{name: getattr(read, name) for name in _PLAIN},
+    }
+
+
+def test_a_changed_catalog_is_read_again_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = make_catalog(name="first"), make_catalog(name="second")
+    for catalog in (first, second):
+        for name in ("etcd", "kiali"):
+            make_package(name=name, catalog=catalog, keywords=["mesh"], provider="Acme")
+    before = current_index(catalog_stamps())
+    make_package(name="jaeger", catalog=second, keywords=["mesh"], provider="Acme")
+    second.packages.filter(name="kiali").update(provider="Other")
+    change(second)
+    with CaptureQueriesContext(connection) as queries:
+        after = current_index(catalog_stamps())
+    assert len(queries) == 5  # stamps, catalogs, changes, verdicts, packages
+    (packages,) = [q["sql"] for q in queries if 'FROM "catalogs_package" ' in q["sql"]]
+    assert f'"catalog_id" IN ({second.pk})' in packages
+    assert [group.rows[0].name for group in after.groups] == ["etcd", "jaeger", "kiali"]
+    assert after.parts[first.pk] is before.parts[first.pk]
+    kiali = after.groups[2]
+    assert {row.provider for row in kiali.rows} == {"Acme", "Other"}
+    assert kiali.differs == ("provider",)
+    assert len({id(row.keywords) for row in after.rows}) == 1, "equal values are stored once"
+    assert content(after) == content(read_anew(monkeypatch))
+
+
+def test_a_catalog_that_is_gone_leaves_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = make_catalog(name="first"), make_catalog(name="second")
+    for catalog in (first, second):
+        make_package(name="etcd", catalog=catalog)
+    current_index(catalog_stamps())
+    first.delete()
+    after = current_index(catalog_stamps())
+    assert [row.catalog_id for row in after.rows] == [second.pk]
+    assert content(after) == content(read_anew(monkeypatch))
+
+
+def test_a_cluster_catalog_takes_the_rows_of_the_catalog_source_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row's source changes with another catalog, though its own catalog did not."""
+    kinds, cluster = Catalog.SourceKind, make_cluster(name="prod")
+    ours = make_catalog(
+        name="redhat", cluster=cluster, slug="source", source_kind=kinds.CATALOG_SOURCE
+    )
+    make_package(name="etcd", catalog=ours)
+    assert current_index(catalog_stamps()).sources == {"source": "source"}
+    make_catalog(name="redhat", cluster=cluster, slug="catalog")
+    after = current_index(catalog_stamps())
+    assert after.sources == {"source": "catalog"}
+    assert content(after) == content(read_anew(monkeypatch))
