@@ -32,7 +32,7 @@ from olmweb.runtime.leases import is_held, lease
 log = structlog.get_logger(__name__)
 
 ACTION_TIMEOUT = timedelta(minutes=15)  # to send an action, and again to follow it
-RUN_SECONDS = 20.0  # one run follows this long, then lets other work pass
+RUN_SECONDS = 20.0  # one run follows at most this long, and only while no other action waits
 PAUSE_SECONDS = 1.5
 AGAIN_SECONDS = 1.0
 # Longer than a step should take. Two workers at one step do no harm: every step is idempotent.
@@ -89,7 +89,7 @@ def _in(seconds: float) -> Combinable:
 
 
 def run(action_id: int, pause: Callable[[float], None] = time.sleep) -> float | None:
-    """Sends a pending action, then follows it for RUN_SECONDS.
+    """Sends a pending action, then follows it for RUN_SECONDS, or less if other actions wait.
 
     Returns the seconds until the next run; None if the action has ended, is run by another worker,
     is not due, or waits for others of its batch. A refusal of the cluster is stored in the row, not
@@ -133,7 +133,7 @@ def _follow(action: Action, pause: Callable[[float], None]) -> float | None:
         if timezone.now() - (action.sent_at or action.created_at) > ACTION_TIMEOUT:
             _give_up_following(action)
             return None
-        if time.monotonic() >= until or not renew(action):
+        if time.monotonic() >= until or not renew(action) or waiting():
             return AGAIN_SECONDS
         pause(PAUSE_SECONDS)
 

@@ -178,6 +178,22 @@ def test_a_worker_that_dies_after_sending_is_replaced_and_the_outcome_found(
     assert len(writes(sandbox)) == sent, "it is not sent again"
 
 
+def test_an_action_that_waits_gets_the_worker_of_one_that_is_only_followed(
+    sandbox: Sandbox, cluster: Cluster, olivia: User
+) -> None:
+    first, second = ask(cluster, olivia), ask(cluster, olivia, BAD)
+
+    def pause(_: float) -> None:
+        raise AssertionError("the worker waits while another action could be sent")
+
+    assert follow.run(first.pk, pause) == follow.AGAIN_SECONDS
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert (first.state, second.state) == (Action.State.APPLIED, Action.State.PENDING)
+    assert carry_out(second).state == Action.State.FAILED
+    assert carry_out(first).state == Action.State.SUCCEEDED
+
+
 def test_an_action_that_waited_too_long_is_not_sent_any_more(
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
