@@ -9,7 +9,8 @@ when the pipe of tickets is closed, or when its output is no longer read.
 
 The content is untrusted, so the process has a limit of its own memory: a package that needs more is
 reported as OutOfMemory, and the owner goes on. The owner itself only holds positions of blobs and
-decoded rows, whose blobs are bounded by `Limits.blob`.
+decoded rows, whose blobs are bounded by `Limits.blob`. The process has a lower priority than its
+owner and everything else.
 """
 
 import gc
@@ -27,6 +28,7 @@ LENGTH_BYTES = 4
 # Of private memory (RLIMIT_DATA: not of the spool's map, nor of libraries). Reading a catalog of
 # 130 MB with 332 packages takes 21 MiB; a YAML blob of the largest size takes most.
 MEMORY_LIMIT = 1024**3
+NICE = 10  # pages and watches of the same machine go first: a sync may use all cores for minutes
 TICKET = struct.Struct("=QQ")  # divides a page: a pipe never splits a ticket
 
 
@@ -41,6 +43,7 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    os.nice(NICE)
     gc.disable()  # rows hold no cycles; searching for them costs a tenth of the time
     builder = RowBuilder(spool, msgspec.msgpack.decode(os.pread(jobs, size, 0), type=Files))
     try:
