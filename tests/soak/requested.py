@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
-FINAL = ("succeeded", "failed", "refused", "lost", "stopped")
+FINAL = ("succeeded", "no_change", "failed", "refused", "lost", "stopped")
 PATIENCE = 240  # seconds for which one request is repeated under its Idempotency-Key
 ASK_SECONDS = 3.0  # between two looks at an action
 
@@ -84,10 +84,18 @@ class Requests:
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def choose(self) -> None:
-        """Takes healthy PlatformOperators, by their names and packages. Raises RuntimeError."""
+        """Takes healthy PlatformOperators, by their names and packages. Raises RuntimeError.
+
+        One that owns an object for which another operator waits is not taken: while it is removed
+        the other one becomes healthy, and then it can't be installed again.
+        """
         for cluster in self.clusters:
             rows = self.api.items("operators", cluster=cluster, kind="PlatformOperator")
-            healthy = [(row["name"], row["package"]) for row in rows if row["health"] == "Healthy"]
+            healthy = [
+                (row["name"], row["package"])
+                for row in rows
+                if row["health"] == "Healthy" and not _is_awaited(row["name"], rows)
+            ]
             if len(healthy) < self.each // 2:
                 raise RuntimeError(f"{cluster} has only {len(healthy)} healthy PlatformOperators")
             self.wanted[cluster] = healthy[: self.each // 2]
@@ -157,3 +165,11 @@ class Requests:
                 return
             time.sleep(ASK_SECONDS)
         raise TimeoutError(f"action {action} has not ended: {self.states[key]}")
+
+
+def _is_awaited(name: str, rows: list[dict[str, Any]]) -> bool:
+    return any(
+        row["health"] != "Healthy" and name in json.dumps(row)
+        for row in rows
+        if row["name"] != name
+    )

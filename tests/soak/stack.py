@@ -20,6 +20,7 @@ from tests.services import PostgresServer, RedisServer, free_port
 
 CELERY = (sys.executable, "-m", "celery", "-A", "olmweb")
 READY_SECONDS = 60
+NICE = 7  # about a quarter of the CPU beside a process of priority 0, as cpu_shares in compose.yaml
 
 
 @dataclass(slots=True)
@@ -30,13 +31,14 @@ class Process:
     command: list[str]
     environ: dict[str, str]
     log: Path
+    nice: int = 0  # stands for the shares of the CPU that containers of this kind have
     popen: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with self.log.open("ab") as output:
             self.popen = subprocess.Popen(
-                self.command, cwd=ROOT, env=self.environ, stdout=output, stderr=output,
-                start_new_session=True,
+                ["nice", "-n", str(self.nice), *self.command], cwd=ROOT, env=self.environ,
+                stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
 
     def signal(self, number: int) -> None:
@@ -113,7 +115,8 @@ class Stack:
         for name, command in commands.items():
             # Celery names a worker after its host: two on one machine need two names.
             named = [*command, "--hostname", f"{name}@soak"] if "worker" in command else command
-            yield Process(name, named, self.environ, self.folder / f"{name}.log")
+            nice = NICE if name in ("worker-sync", "worker-reports") else 0
+            yield Process(name, named, self.environ, self.folder / f"{name}.log", nice)
 
     def start(self) -> None:
         migrate(self.environ)
@@ -136,8 +139,8 @@ class Stack:
     def manage(self, *arguments: str, **more: str) -> str:
         """What a management command prints. Raises CalledProcessError."""
         done = subprocess.run(
-            [sys.executable, "manage.py", *arguments], cwd=ROOT, env=self.environ | more,
-            check=True, capture_output=True, text=True, timeout=600,
+            ["nice", "-n", str(NICE), sys.executable, "manage.py", *arguments], cwd=ROOT,
+            env=self.environ | more, check=True, capture_output=True, text=True, timeout=600,
         )  # fmt: skip
         return done.stdout
 
