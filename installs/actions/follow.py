@@ -34,7 +34,8 @@ log = structlog.get_logger(__name__)
 ACTION_TIMEOUT = timedelta(minutes=15)  # to send an action, and again to follow it
 RUN_SECONDS = 20.0  # one run follows at most this long, and only while no other action waits
 PAUSE_SECONDS = 1.5
-AGAIN_SECONDS = 1.0
+# More than twice EARLY_SECONDS: of two messages for an action, the second finds nothing to claim.
+AGAIN_SECONDS = 3.0
 # Longer than a step should take. Two workers at one step do no harm: every step is idempotent.
 CLAIM_SECONDS = 90
 EARLY_SECONDS = 1.0  # an attempt may be claimed this much before its time: clocks differ

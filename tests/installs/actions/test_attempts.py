@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db.models import F
+from django.utils import timezone
 
 from installs import tasks
 from installs.actions import execute, follow
@@ -107,6 +108,26 @@ def test_messages_that_are_delivered_twice_make_no_second_chain(
         broker.send((action.pk,))
     broker.work(60)
     assert len(attempts) <= 13
+
+
+def test_a_followed_action_is_looked_at_by_one_chain_while_others_wait(
+    broker: Broker, action: Action, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run is short then, so that messages meet it between two runs."""
+    looks: list[int] = []
+
+    def settle(action: Action, **_: Any) -> bool:
+        looks.append(action.pk)
+        return False
+
+    monkeypatch.setattr(follow, "_refresh", lambda _: False)
+    monkeypatch.setattr(follow, "_settle", settle)
+    monkeypatch.setattr(follow, "waiting", lambda: [action.pk])  # and resumed each half minute
+    Action.objects.update(state=Action.State.APPLIED, sent_at=timezone.now())
+    for _ in range(20):
+        broker.send((action.pk,))
+    broker.work(120)
+    assert 30 <= len(looks) <= 120 / follow.AGAIN_SECONDS + 1
 
 
 def test_a_second_worker_finds_nothing_to_do_while_the_first_sends(
