@@ -71,9 +71,9 @@ class OperatorFilters:
 class CauseGroup:
     """Operators that need attention for the same cause.
 
-    `id` is that of the finding, empty for unknown messages, which `reason` and `sample`, the first
-    message, describe. `sentence` describes the cause, with facts of the operator `example` if the
-    facts of the operators differ.
+    `id` is that of the finding, empty for unknown messages, which `reason` and `sample`, the
+    message of the first of `operators`, describe. `sentence` describes the cause, with facts of the
+    operator `example` if the facts of the operators differ.
     """
 
     id: str
@@ -142,7 +142,7 @@ def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[CauseG
     Each cause carries up to `names` of its operators.
     """
     rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
-    return group_by_cause(count_by_cause(rows), cause_members(rows, names=names))
+    return group_by_cause(count_by_cause(rows), cause_members(rows, names=names), names=names)
 
 
 def cause_members(
@@ -171,21 +171,27 @@ def count_by_cause(rows: QuerySet[Operator], *columns: str, **more: Any) -> list
 
 
 def group_by_cause(
-    counts: Iterable[tuple[str, str, dict[str, str], int]], members: Iterable[Operator]
+    counts: Iterable[tuple[str, str, dict[str, str], int]],
+    members: Iterable[Operator],
+    *,
+    names: int,
 ) -> list[CauseGroup]:
     """Groups by finding, or by reason where there is none; most operators first; no query.
 
-    `counts` and `members` are those of count_by_cause and cause_members.
+    `counts` and `members` are those of count_by_cause and cause_members; each cause carries up to
+    `names` of the members.
     """
     numbers: dict[tuple[str, str], int] = defaultdict(int)
     facts: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
-    for finding, reason, found, number in counts:
+    for finding, reason, variant, number in counts:
         numbers[finding, reason] += number
-        facts[finding, reason].append(found)
-    shown: dict[tuple[str, str], list[Operator]] = defaultdict(list)
+        facts[finding, reason].append(variant)
+    members_of: dict[tuple[str, str], list[Operator]] = defaultdict(list)
     for row in members:
-        shown[row.finding, "" if row.finding else row.reason].append(row)
-    grouped = [_cause(key, shown[key], number, facts[key]) for key, number in numbers.items()]
+        members_of[row.finding, "" if row.finding else row.reason].append(row)
+    grouped = [
+        _cause(key, members_of[key][:names], number, facts[key]) for key, number in numbers.items()
+    ]
     return sorted(grouped, key=lambda cause: (-cause.count, cause.title, cause.reason))
 
 

@@ -237,9 +237,10 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
     ids = [cluster.pk for cluster in clusters]
     operators = Operator.objects.filter(cluster__in=ids)
     counted = _counted(operators, ids)
+    names = 3 if len(clusters) == 1 else 0  # the table of clusters only counts
     members = cause_members(
         operators.filter(health__in=NEEDS_ATTENTION),
-        names=3 if len(clusters) == 1 else 0,  # the table of clusters only counts
+        names=names,
         of_each_cluster=True,
         also=Q(health=Health.NEEDS_APPROVAL),
     )
@@ -253,7 +254,7 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
             cluster=cluster,
             counts=counted[cluster.pk].health,
             arcs=arcs_of(counted[cluster.pk].health.segments),
-            causes=group_by_cause(counted[cluster.pk].failing, shown[cluster.pk]),
+            causes=group_by_cause(counted[cluster.pk].failing, shown[cluster.pk], names=names),
             cluster_operators=[
                 entry
                 for entry in blocking[cluster.pk]

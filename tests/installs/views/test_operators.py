@@ -8,6 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from installs.models import Operator, Transition
+from installs.queries.operators import OperatorFilters, causes
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_operator, make_package, make_transition
 from tests.worlds.html import Page, assert_fragment, assert_page
@@ -39,6 +40,25 @@ def test_by_cause_is_the_default_when_anything_failed(reader: Client, prod: Clus
     assert "All 14 with this cause" in page.text
     assert "18 operators need attention" in page.text
     assert "fine" not in names(page)
+
+
+def test_every_failing_operator_is_counted(prod: Cluster) -> None:
+    number = 2100
+    Operator.objects.bulk_create(
+        Operator(
+            cluster=prod,
+            kind="PlatformOperator",
+            name=f"op{place:04}",
+            health="Failed",
+            reason="Wrong" if place % 3 else "Worse",
+        )
+        for place in range(number)
+    )
+    groups = causes(OperatorFilters(), names=2)
+    assert [(group.reason, group.count) for group in groups] == [("Wrong", 1400), ("Worse", 700)]
+    assert [row.name for group in groups for row in group.operators] == [
+        "op0001", "op0002", "op0000", "op0003",
+    ]  # fmt: skip
 
 
 def test_a_cause_that_is_not_known_shows_the_raw_message(reader: Client, prod: Cluster) -> None:

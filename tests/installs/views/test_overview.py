@@ -238,6 +238,38 @@ def test_hostile_names_and_messages_are_escaped(reader: Client) -> None:
     assert "img" not in page.tags[page.tags.index("main") :]
 
 
+def test_a_cause_names_three_operators_and_counts_the_others(reader: Client) -> None:
+    """Also the cause of those whose InstallPlans the page lists one by one."""
+    cluster = make_cluster(name="prod")
+    for number in range(5):
+        make_operator(
+            cluster=cluster,
+            name=f"op{number}",
+            kind="Subscription",
+            namespace="apps",
+            health="NeedsApproval",
+            reason="RequiresApproval",
+            details={"plan": f"install-{number}"},
+        )
+    page = assert_page(reader.get("/"))
+    assert "op0, op1, op2 and 2 more" in page.text
+    assert "5 InstallPlans to approve" in page.text
+
+
+def test_every_cluster_of_a_table_has_its_own_causes(reader: Client) -> None:
+    for name, reason in (("dev", "Wrong"), ("prod", "Worse")):
+        for number in range(2):
+            make_operator(
+                cluster=Cluster.objects.filter(name=name).first() or make_cluster(name=name),
+                name=f"op{number}",
+                health="Failed",
+                reason=reason,
+            )
+    text = assert_page(reader.get("/")).text
+    assert "2 Wrong" in text
+    assert "2 Worse" in text
+
+
 def test_the_fragment_comes_alone_and_flashes_nothing_when_unchanged(
     reader: Client, django_assert_max_num_queries: Any
 ) -> None:
