@@ -32,7 +32,7 @@ _VERSION = re.compile(r"[.-]?v?\d+\.\d+.*$", re.DOTALL)
 _COMPANY = {"inc", "llc", "ltd", "gmbh", "ag", "corp", "corporation", "limited", "co", "the", "by"}
 LEAST_COMMON = 0.2  # share of common words in two summaries of one package
 Key = TypeVar("Key")
-Stamps = tuple[tuple[object, ...], ...]
+Stamps = tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,17 +193,19 @@ def _read_index(token: Stamps, before: SearchIndex | None) -> SearchIndex:
     distinct = distinct_catalogs(catalogs.values())
     # Of a ClusterCatalog and a CatalogSource the former: all of its content can be read.
     sources = {row.pk: entries[-1].slug for entries in distinct for row in entries}
-    stamps = {int(str(stamp[0])): (*stamp, sources.get(int(str(stamp[0])))) for stamp in token}
-    known = before.parts if before else {}
+    stamps = {stamp[0]: (*stamp, sources.get(stamp[0])) for stamp in token}
     parts = {
-        pk: part for pk, part in known.items() if pk in catalogs and part.stamp == stamps.get(pk)
+        pk: part
+        for pk, part in (before.parts if before else {}).items()
+        if pk in catalogs and part.stamp == stamps.get(pk)
     }
     changed = {pk: catalog for pk, catalog in catalogs.items() if pk not in parts}
     rows: dict[int, list[Row]] = {pk: [] for pk in changed}
-    for row in _rows(changed, sources, kept=chain.from_iterable(p.rows for p in parts.values())):
+    unchanged = chain.from_iterable(part.rows for part in parts.values())
+    for row in _rows(changed, sources, unchanged):
         rows[row.catalog_id].append(row)
     # A catalog without a stamp was added after the stamps were read: the next request reads it.
-    parts |= {pk: CatalogRows(stamps.get(pk, ()), tuple(read)) for pk, read in rows.items()}
+    parts |= {pk: CatalogRows(stamps.get(pk, ()), tuple(rows[pk])) for pk in changed}
     return index_of(parts, token, before, catalogs=len(distinct))
 
 
@@ -250,14 +252,14 @@ def index_of(
     rows = sorted(
         chain.from_iterable(part.rows for part in parts.values()), key=attrgetter("name", "rank")
     )
-    known = {group.rows[0].name: group for group in before.groups} if before else {}
+    previous = {group.rows[0].name: group for group in before.groups} if before else {}
     groups = []
     for name, members in groupby(rows, key=attrgetter("name")):
-        group = tuple(members)
-        same = known.get(name)
-        if same is None or same.rows != group:
-            same = PackageGroup(group, _union(group), differences(group))
-        groups.append(same)
+        of_name = tuple(members)
+        group = previous.get(name)
+        if group is None or group.rows != of_name:
+            group = PackageGroup(of_name, _union(of_name), differences(of_name))
+        groups.append(group)
     by_text = _ids(rows, lambda row: (row.search_text,))
     return SearchIndex(
         token=token,
@@ -290,9 +292,9 @@ def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
 
 
 def _rows(
-    catalogs: Mapping[int, Catalog], sources: Mapping[int, str], kept: Iterable[Row]
+    catalogs: Mapping[int, Catalog], sources: Mapping[int, str], unchanged: Iterable[Row]
 ) -> Iterable[Row]:
-    """The rows of these catalogs, with the equal values of those that are kept; three queries."""
+    """The rows of these catalogs; values that the unchanged rows have are shared; three queries."""
     if not catalogs:
         return
     fields = (
@@ -303,7 +305,7 @@ def _rows(
     )
     ids = list(catalogs)
     changed, verdicts = _changes(ids), _verdicts(ids)
-    same = _shared(kept)
+    same = _shared(unchanged)
     rows = Package.objects.filter(catalog__in=ids).order_by().values(*fields)
     for values in rows.iterator(chunk_size=2000):
         catalog = catalogs[values["catalog_id"]]

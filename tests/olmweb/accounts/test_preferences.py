@@ -26,9 +26,9 @@ def save(client: Client, **changes: str) -> None:
 
 def root(client: Client, path: str = "/activity/") -> str:
     """The start tag of the document."""
-    found = re.search(r"<html[^>]*>", client.get(path).content.decode())
-    assert found
-    return found[0]
+    match = re.search(r"<html[^>]*>", client.get(path).content.decode())
+    assert match
+    return match[0]
 
 
 def test_a_row_is_made_at_the_first_save_only(reader: Client, bob: User) -> None:
@@ -73,8 +73,8 @@ def test_the_server_sets_the_theme_so_that_the_first_paint_has_it(
 ) -> None:
     save(reader, theme=theme, density="comfortable")
     start = root(reader)
-    found = re.search(r'class="([^"]*)"', start)
-    assert set(found[1].split() if found else ()) == classes
+    match = re.search(r'class="([^"]*)"', start)
+    assert set(match[1].split() if match else ()) == classes
     # The button of the masthead is for those who left the theme to the system.
     assert ("data-theme-toggle" in reader.get(URL).content.decode()) is (theme == "system")
 
