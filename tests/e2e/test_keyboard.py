@@ -146,7 +146,7 @@ def test_a_person_makes_and_revokes_a_token_and_saves_preferences_with_the_keybo
     tab_to(page, page.get_by_label("Name"))
     page.keyboard.type("by keyboard")
     page.keyboard.press("Enter")
-    made = page.get_by_role("region", name="Token by keyboard made")
+    made = page.get_by_role("region", name="Token by keyboard created")
     expect(made).to_be_focused()
     expect(made.locator("code")).to_have_text(re.compile("^olmweb_"))
     tab_to(page, made.get_by_role("button", name="Copy the token"), limit=1)
