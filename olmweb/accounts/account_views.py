@@ -150,7 +150,9 @@ def _issue(user: User, form: TokenForm) -> tuple[str, ApiToken]:
             for field, sentence in error.fields.items():
                 form.add_error(field, ValidationError(sentence))
     sentences = {name: str(errors[0]) for name, errors in form.errors.items()}
-    raise OlmwebError("No token was created.", code="invalid", status=UNPROCESSABLE, fields=sentences)
+    raise OlmwebError(
+        "No token was created.", code="invalid", status=UNPROCESSABLE, fields=sentences
+    )
 
 
 @never_cache

@@ -60,6 +60,7 @@ def writes(real: servers.ApiServer, name: str) -> list[dict[str, Any]]:
 def carry_out(action: Action, monkeypatch: pytest.MonkeyPatch) -> Action:
     monkeypatch.setattr(follow, "RUN_SECONDS", 0.0)
     for _ in range(5):
+        Action.objects.filter(pk=action.pk).update(next_attempt_at=None)  # its time has come
         if follow.run(action.pk, pause=lambda _: time.sleep(0.1)) is None:
             break
     action.refresh_from_db()

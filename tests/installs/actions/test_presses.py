@@ -81,6 +81,7 @@ def work() -> None:
             return
         runs = [lambda pk=pk: follow.run(pk, pause=lambda _: time.sleep(0.05)) for pk in due]
         at_once(*runs, *runs)
+        Action.objects.filter(state__in=Action.OPEN).update(next_attempt_at=None)  # due again
     raise AssertionError(f"these never ended: {follow.waiting()}")
 
 

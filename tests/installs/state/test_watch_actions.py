@@ -39,6 +39,7 @@ def lists(sandbox: Sandbox) -> int:
 def in_pauses(action: Action, work: Callable[[], Any], runs: int = 3) -> Action:
     """Runs the action; while it waits, something else happens."""
     for _ in range(runs):
+        Action.objects.filter(pk=action.pk).update(next_attempt_at=None)  # its time has come
         if follow.run(action.pk, pause=lambda _: work()) is None:
             break
     action.refresh_from_db()
