@@ -178,8 +178,10 @@ def test_history_that_was_compacted_away_is_answered_with_410(real_etcd) -> None
         old = server.admin.create(config_map("first"))["metadata"]["resourceVersion"]
         server.admin.create(config_map("second"))
         assert watch_from(server.admin, old) == (200, "")
-        real_etcd.compact()
+        # A compaction at the revision that follows `old` would leave a watch from `old` possible.
         server.admin.create(config_map("third"))
+        real_etcd.compact()
+        server.admin.create(config_map("fourth"))
         # A busy server takes longer than a second to say so.
         assert watch_from(server.admin, old, 20) in [(200, "Expired"), (410, "Expired")]
 
