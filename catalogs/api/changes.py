@@ -119,13 +119,19 @@ def _changes_since(
 
 @router.get("/compare", response=Page[DifferenceRow])
 def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpResponseBase:
-    """What differs between two catalogs or revisions: what would be gone, added and changed."""
+    """What differs between two catalogs or revisions: what is removed, added and changed."""
     before, after = _point("from", query.before), _point("to", query.after)
 
     def row(
         difference: PackageDifference, change: PackageChange, affects: list[str]
     ) -> DifferenceRow:
-        return DifferenceRow(difference.fate, *change, affects=affects)
+        moves = bool(before.move_to(after))
+        return DifferenceRow(
+            difference.fate,
+            *change,
+            affects=[] if moves else affects,
+            affects_if_moved=affects if moves else [],
+        )
 
     report = _Differences(before, after, query.package, frozenset(query.kind or ()))
     rows = ComputedRows(lambda: report.rows(row))
@@ -157,7 +163,8 @@ class _Differences:
 
     def markdown(self) -> Iterable[str]:
         title = f"From {self.before} to {self.after}"
-        return markdown(title, self.matching(), installed_from(self.before.catalog))
+        installed = installed_from(self.before.catalog)
+        return markdown(title, self.matching(), installed, self.before.move_to(self.after))
 
 
 def _state(catalog: Catalog) -> list[object]:

@@ -288,7 +288,9 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """`fate` of the package: gone, added or changed."""
+    """`fate` of the package: gone, added or changed. `affects`: as in ChangeRow, where both sides
+    are revisions of the same catalog. Between two catalogs no installed operator is affected unless
+    it moves: its sentence is in `affects_if_moved`."""
 
     fate: str
     kind: str
@@ -297,6 +299,7 @@ class DifferenceRow:
     before: str
     after: str
     affects: list[str]
+    affects_if_moved: list[str]
 
 
 def row_of(row: type[R], source: Any, **values: Any) -> R:

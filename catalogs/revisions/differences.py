@@ -20,6 +20,7 @@ from olmweb.errors import BadRequest, Missing
 PACKAGES_AT_ONCE = 100  # two outlines of each are in memory together
 
 GONE, ADDED, CHANGED = FATES = ("gone", "added", "changed")
+FATE_LABELS = {GONE: "removed", ADDED: "added", CHANGED: "changed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ class Point:
 
     def __str__(self) -> str:
         return f"{self.catalog}@{self.number}"
+
+    def move_to(self, other: "Point") -> str:
+        """The catalog of `other` where that is another one; an operator installed from this one
+        is affected by the differences only if it moves there."""
+        return str(other.catalog) if other.catalog.pk != self.catalog.pk else ""
 
     @property
     def address(self) -> str:

@@ -48,7 +48,7 @@ class AffectedOperator:
 
 class Effect(NamedTuple):
     """One effect on an installed operator. `tone` is one of danger, warning, info; `text` continues
-    after its name, as in "its channel stable is gone"."""
+    after its name, as in "its channel stable was removed"."""
 
     installed: AffectedOperator
     tone: str
@@ -93,12 +93,12 @@ def _effect(change: PackageChange, operator: AffectedOperator) -> tuple[str, str
     """Tone and text; no text when the change does not affect the operator."""
     match change.kind:
         case ChangeKind.PACKAGE_REMOVED:
-            return DANGER, "its package is gone from the catalog"
+            return DANGER, "its package is no longer in the catalog"
         case ChangeKind.BUNDLE_REMOVED | ChangeKind.BUNDLE_PRUNED if operator.has(
             change.subject, change.before
         ):
-            gone = "was pruned" if change.kind == ChangeKind.BUNDLE_PRUNED else "is gone"
-            return WARNING, f"its installed version {change.before or change.subject} {gone}"
+            removed = "was pruned" if change.kind == ChangeKind.BUNDLE_PRUNED else "was removed"
+            return WARNING, f"its installed version {change.before or change.subject} {removed}"
         case ChangeKind.BUNDLE_CHANGED if operator.has(change.subject):
             return INFO, "its installed version has another content under the same name"
         case ChangeKind.IMAGES_CHANGED if operator.has(change.subject):
@@ -114,7 +114,7 @@ def _channel(change: PackageChange, operator: AffectedOperator) -> tuple[str, st
     own = change.subject in operator.channels
     match change.kind:
         case ChangeKind.CHANNEL_REMOVED if own:
-            return DANGER, f"its channel {change.subject} is gone"
+            return DANGER, f"its channel {change.subject} was removed"
         case ChangeKind.CHANNEL_CHANGED if own and change.before and operator.has(change.before):
             return WARNING, f"its installed version left its channel {change.subject}"
         case ChangeKind.HEAD_MOVED if (own or not operator.channels) and not operator.has(

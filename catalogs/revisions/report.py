@@ -14,7 +14,7 @@ from django.db.models import Count, Q, QuerySet
 
 from catalogs.models import CatalogChange, CatalogRevision
 from catalogs.revisions.compare import ChangeKind, PackageChange
-from catalogs.revisions.differences import FATES, PackageDifference, fate_of
+from catalogs.revisions.differences import FATE_LABELS, FATES, PackageDifference, fate_of
 from catalogs.revisions.effects import AffectedOperator, Effect, effects
 from catalogs.revisions.text import ChangeLine, count_kinds, count_packages, lines
 
@@ -43,17 +43,26 @@ class FateSection:
     others: list[PackageEntry] = field(default_factory=list)
 
     @property
+    def label(self) -> str:
+        return FATE_LABELS[self.fate]
+
+    @property
     def entries(self) -> list[PackageEntry]:
         return [*self.concerned, *self.others]
 
 
 @dataclass(slots=True)
 class ChangeReport:
-    """Counts of the packages and changes that pass the filters, and the affected operators."""
+    """Counts of the packages and changes that pass the filters, and the affected operators.
+
+    `move_to` names the other catalog of a comparison: only operators that move to it are affected.
+    It is empty when both sides are the same catalog.
+    """
 
     sections: dict[str, FateSection]
     kinds: Counter[str]
     affected: dict[AffectedOperator, None]
+    move_to: str
 
     @property
     def total(self) -> int:
@@ -62,7 +71,7 @@ class ChangeReport:
     @property
     def sentence(self) -> str:
         gone, added, changed = (self.sections[fate].total for fate in FATES)
-        return count_packages(gone, added, changed, len(self.affected))
+        return count_packages(gone, added, changed, len(self.affected), self.move_to)
 
     @property
     def details(self) -> str:
@@ -77,10 +86,11 @@ def make_report(
     *,
     kinds: frozenset[str] = frozenset(),
     keep: int,
+    move_to: str = "",
 ) -> ChangeReport:
     """Reads the differences once. `kinds`: only changes of these (empty: of all); `keep`: packages
-    retained in each section besides those with effects."""
-    report = ChangeReport({fate: FateSection(fate) for fate in FATES}, Counter(), {})
+    retained in each section besides those with effects; `move_to`: as in ChangeReport."""
+    report = ChangeReport({fate: FateSection(fate) for fate in FATES}, Counter(), {}, move_to)
     for difference in differences:
         changes = [change for change in difference.changes if not kinds or change.kind in kinds]
         if not changes:

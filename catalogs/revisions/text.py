@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from catalogs.revisions.compare import ChangeKind, PackageChange
-from catalogs.revisions.differences import PackageDifference
+from catalogs.revisions.differences import FATE_LABELS, PackageDifference
 from catalogs.revisions.effects import AffectedOperator, effects
 
 # Kind to (singular, plural) after a number, in the order of a sentence.
 _COUNTED = {
-    ChangeKind.PACKAGE_REMOVED: ("package gone", "packages gone"),
+    ChangeKind.PACKAGE_REMOVED: ("package removed", "packages removed"),
     ChangeKind.PACKAGE_ADDED: ("package added", "packages added"),
-    ChangeKind.CHANNEL_REMOVED: ("channel gone", "channels gone"),
-    ChangeKind.BUNDLE_REMOVED: ("bundle gone", "bundles gone"),
+    ChangeKind.CHANNEL_REMOVED: ("channel removed", "channels removed"),
+    ChangeKind.BUNDLE_REMOVED: ("bundle removed", "bundles removed"),
     ChangeKind.BUNDLE_PRUNED: ("bundle pruned", "bundles pruned"),
     ChangeKind.DEPRECATED: ("deprecation", "deprecations"),
     ChangeKind.HEAD_MOVED: ("head moved", "heads moved"),
@@ -25,12 +25,12 @@ _COUNTED = {
     ChangeKind.BUNDLE_ADDED: ("bundle added", "bundles added"),
     ChangeKind.IMAGES_CHANGED: ("bundle with other images", "bundles with other images"),
     ChangeKind.BUNDLE_CHANGED: ("bundle with another content", "bundles with another content"),
-    ChangeKind.UNDEPRECATED: ("deprecation taken back", "deprecations taken back"),
+    ChangeKind.UNDEPRECATED: ("deprecation withdrawn", "deprecations withdrawn"),
 }
 _TITLES = {
-    ChangeKind.PACKAGE_REMOVED: "Package gone",
+    ChangeKind.PACKAGE_REMOVED: "Package removed",
     ChangeKind.PACKAGE_ADDED: "Package added",
-    ChangeKind.CHANNEL_REMOVED: "Channel gone",
+    ChangeKind.CHANNEL_REMOVED: "Channel removed",
     ChangeKind.BUNDLE_REMOVED: "Removed",
     ChangeKind.BUNDLE_PRUNED: "Pruned",
     ChangeKind.DEPRECATED: "Deprecated",
@@ -41,7 +41,7 @@ _TITLES = {
     ChangeKind.BUNDLE_ADDED: "Added",
     ChangeKind.IMAGES_CHANGED: "Other images",
     ChangeKind.BUNDLE_CHANGED: "Other content",
-    ChangeKind.UNDEPRECATED: "Not deprecated any more",
+    ChangeKind.UNDEPRECATED: "No longer deprecated",
 }
 
 
@@ -77,9 +77,9 @@ def item(change: PackageChange) -> str:
             head = before or after
             return f"{subject} (head {head})" if head else subject
         case ChangeKind.CHANNEL_CHANGED if before:
-            return f"{subject} lost {before}"
+            return f"{subject}: {before} removed"
         case ChangeKind.CHANNEL_CHANGED if after:
-            return f"{subject} got {after}"
+            return f"{subject}: {after} added"
         case ChangeKind.CHANNEL_CHANGED:
             return f"{subject}: other upgrade paths"
         case ChangeKind.HEAD_MOVED:
@@ -93,7 +93,7 @@ def item(change: PackageChange) -> str:
 
 
 def count_kinds(counts: Mapping[str, int]) -> str:
-    """Counts of changes by kind: "1 package gone, 14 bundles added"; empty when there are none."""
+    """Counts of changes by kind: "1 package removed, 14 bundles added"; empty without changes."""
     parts = [
         f"{counts[kind]:,} {nouns[counts[kind] != 1]}"
         for kind, nouns in _COUNTED.items()
@@ -102,17 +102,22 @@ def count_kinds(counts: Mapping[str, int]) -> str:
     return ", ".join(parts)
 
 
-def count_packages(gone: int, added: int, changed: int, affected: int) -> str:
-    """The sentence over a comparison: "12 packages gone, 9 added, 4 changed; ..."."""
+def count_packages(gone: int, added: int, changed: int, affected: int, move_to: str = "") -> str:
+    """The sentence over a comparison: "12 packages removed, 9 added, 4 changed; ...". `move_to` is
+    the other catalog, which affects an installed operator only if that moves."""
     if not (gone or added or changed):
         return "No package differs."
     noun = "package" if gone == 1 else "packages"
-    concerned = {
-        0: "none of your installed operators is affected",
-        1: "1 of your installed operators is affected",
-    }
-    tail = concerned.get(affected, f"{affected:,} of your installed operators are affected")
-    return f"{gone:,} {noun} gone, {added:,} added, {changed:,} changed; {tail}."
+    if move_to:
+        count = f"{affected:,}" if affected else "none"
+        tail = f"a move to {move_to} would affect {count} of your installed operators"
+    elif affected == 1:
+        tail = "1 of your installed operators is affected"
+    elif affected:
+        tail = f"{affected:,} of your installed operators are affected"
+    else:
+        tail = "none of your installed operators is affected"
+    return f"{gone:,} {noun} removed, {added:,} added, {changed:,} changed; {tail}."
 
 
 _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>#|&!"})
@@ -122,16 +127,19 @@ def markdown(
     title: str,
     differences: Iterable[PackageDifference],
     installed: Mapping[str, Sequence[AffectedOperator]],
+    move_to: str = "",
 ) -> Iterator[str]:
-    """A comparison as Markdown, in pieces, package by package; names can't become markup."""
+    """A comparison as Markdown, in pieces, package by package; names can't become markup.
+    `move_to` is the other catalog, which affects an installed operator only if that moves."""
+    label = f"If moved to {plain(move_to)}" if move_to else "Affects you"
     yield f"# {plain(title)}\n"
     empty = True
     for difference in differences:
         empty = False
-        yield f"\n## {plain(difference.package)} ({difference.fate})\n\n"
+        yield f"\n## {plain(difference.package)} ({FATE_LABELS[difference.fate]})\n\n"
         for effect in effects(difference.changes, installed):
             operator = f"{plain(effect.installed.name)} on {plain(effect.installed.cluster)}"
-            yield f"- **Affects you**: {operator}: {plain(effect.text)}\n"
+            yield f"- **{label}**: {operator}: {plain(effect.text)}\n"
         for line in lines(difference.changes):
             yield f"- {line.title}: {plain(', '.join(line.items)) or '-'}\n"
     if empty:

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
 from catalogs.revisions.differences import (
+    FATE_LABELS,
     FATES,
     GONE,
     PackageDifference,
@@ -73,6 +74,10 @@ class ShownSection:
     entries: Sequence[LinkedEntry]
 
     @property
+    def label(self) -> str:
+        return FATE_LABELS[self.fate]
+
+    @property
     def more(self) -> int:
         return self.total - len(self.entries)
 
@@ -122,7 +127,13 @@ def report_context(
     size = PACKAGES if query.show else OVERVIEW
     start = (query.page - 1) * size if query.show else 0
     installed = installed_from((before or after).catalog)
-    report = make_report(stream, installed, kinds=query.kinds, keep=start + size)
+    report = make_report(
+        stream,
+        installed,
+        kinds=query.kinds,
+        keep=start + size,
+        move_to=before.move_to(after) if before else "",
+    )
     context: dict[str, Any] = {"report": report}
     if query.show:
         section = report.sections[query.show]

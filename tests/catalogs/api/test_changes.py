@@ -76,7 +76,7 @@ def test_without_since_every_change_comes_with_its_revision_and_whom_it_affects(
     CatalogChange.objects.create(revision=revision, kind="package removed", package="gone")
     make_operator(cluster=prod, name="gone")
     (item,) = get(HISTORY).json()["items"]
-    assert item["affects"] == ["gone on prod: its package is gone from the catalog"]
+    assert item["affects"] == ["gone on prod: its package is no longer in the catalog"]
     assert get(HISTORY, {"revision": "1"}).json()["count"] == 0
     assert get(HISTORY, {"revision": "x"}).status_code == 400
 
@@ -89,7 +89,24 @@ def test_two_sides_are_compared_with_the_fate_of_each_package(
     assert told(items) == EXPECTED
     assert [item["fate"] for item in items] == ["added", "gone", *["changed"] * 3]
     assert [len(item["affects"]) for item in items] == [0, 0, 0, 1, 1]
+    assert not any(item["affects_if_moved"] for item in items)
     assert list(items[0]) == list(DifferenceRow.__dataclass_fields__)
+
+
+def test_between_two_catalogs_the_effects_are_those_of_a_move(
+    catalog: Catalog, prod: Cluster, get: Any
+) -> None:
+    other = make_catalog(name="next", revision=0)
+    write_packages(other, {"kept": ["1.0.0"]})
+    make_operator(cluster=prod, name="moved", channel="stable")
+    sides = {"from": "prod/redhat-operators", "to": "-/next", "package": "moved"}
+    (item,) = get("compare", sides).json()["items"]
+    sentence = "moved on prod: its package is no longer in the catalog"
+    assert item["affects"] == []
+    assert item["affects_if_moved"] == [sentence]
+    text = body_of(get("compare", {**sides, "format": "md"})).decode()
+    assert f"- **If moved to -/next**: {sentence}\n" in text
+    assert "## moved (removed)\n" in text
 
 
 @pytest.mark.parametrize(
@@ -150,7 +167,7 @@ def test_markdown_is_for_people_and_no_name_becomes_markup(
     text = body_of(response).decode()
     assert text.startswith("# From prod/redhat-operators@1 to prod/redhat-operators@2\n")
     assert "## =new\\|\\* (added)\n" in text
-    assert "- **Affects you**: gone on prod: its package is gone from the catalog\n" in text
+    assert "- **Affects you**: gone on prod: its package is no longer in the catalog\n" in text
     assert "- Pruned: moved.v1.0.0\n" in text
     nothing = get("compare", {**SIDES, "from": SIDES["to"], "format": "md"})
     assert "No package differs." in body_of(nothing).decode()

@@ -51,7 +51,7 @@ def test_since_an_earlier_revision_is_one_net_difference_in_words(
 ) -> None:
     page = assert_page(reader.get(URL, {"tab": "changes", "since": "1"}))
     assert "From revision 1" in page.text
-    assert "1 package gone, 1 added, 1 changed; none of your installed operators" in page.text
+    assert "1 package removed, 1 added, 1 changed; none of your installed operators" in page.text
     assert "1 bundle pruned, 1 head moved, 1 bundle added." in page.text
     assert "stable: moved.v1.1.0 → moved.v1.2.0" in page.text
     assert "kept" not in page.text.split("From revision 1")[1]
@@ -66,7 +66,7 @@ def test_what_is_installed_from_the_catalog_comes_first_with_the_way_it_is_affec
     installed(prod, "moved")
     page = assert_page(reader.get(URL, {"tab": "changes", "since": "1"}))
     assert "2 of your installed operators are affected" in page.text
-    assert "gone on prod: its package is gone from the catalog" in page.text
+    assert "gone on prod: its package is no longer in the catalog" in page.text
     assert "moved on prod: its installed version 1.0.0 was pruned" in page.text
     assert "the head of its channel stable is now moved.v1.2.0" in page.text
     assert "/operators/prod/Subscription/ops/gone" in page.links
@@ -90,7 +90,7 @@ def test_a_catalog_of_no_cluster_concerns_whatever_is_installed_anywhere(
     write_packages(other, {"moved": ["2.0.0"]})
     installed(prod, "kept", catalog="redhat-operators")
     page = assert_page(reader.get("/catalogs/-/next", {"tab": "changes", "since": "1"}))
-    assert "kept on prod: its package is gone" in page.text
+    assert "kept on prod: its package is no longer in the catalog" in page.text
 
 
 def test_since_a_day_compares_with_what_was_current_then(reader: Client, catalog: Catalog) -> None:
@@ -197,19 +197,30 @@ def test_without_a_choice_there_are_two_pickers_with_every_revision(
 def test_two_catalogs_are_compared_in_sections(
     reader: Client, catalog: Catalog, other: Catalog, prod: Cluster
 ) -> None:
-    installed(prod, "new", "3.0.0")
     query = {"from": "prod/redhat-operators", "to": "-/next"}
     page = assert_page(reader.get(COMPARE, query))
-    assert (
-        "1 package gone, 0 added, 1 changed; 1 of your installed operators is affected" in page.text
-    )
-    assert page.text.index("Gone 1 package") < page.text.index("Changed 1 package")
+    assert "1 package removed, 0 added, 1 changed" in page.text
+    assert page.text.index("Removed 1 package") < page.text.index("Changed 1 package")
     assert "Added 0 packages" not in page.text
     assert "/software/prod/redhat-operators/new" in page.links, "where it can still be seen"
     assert "/software/-/next/moved" in page.links
     swapped = next(link for link in page.links if link.startswith("?from=-"))
     back = assert_page(reader.get(f"{COMPARE}{swapped}"))
-    assert "0 packages gone, 1 added, 1 changed" in back.text
+    assert "0 packages removed, 1 added, 1 changed" in back.text
+
+
+def test_another_catalog_affects_an_installed_operator_only_if_it_moves(
+    reader: Client, catalog: Catalog, other: Catalog, prod: Cluster
+) -> None:
+    query = {"from": "prod/redhat-operators", "to": "-/next"}
+    page = assert_page(reader.get(COMPARE, query))
+    assert "a move to -/next would affect none of your installed operators" in page.text
+    installed(prod, "new", "3.0.0")
+    page = assert_page(reader.get(COMPARE, query))
+    assert "a move to -/next would affect 1 of your installed operators" in page.text
+    assert "If moved new on prod: its package is no longer in the catalog" in page.text
+    assert "Affects you" not in page.text
+    assert "affected" not in page.text
 
 
 def test_revisions_may_be_named_and_an_export_leads_to_the_same(
@@ -221,7 +232,7 @@ def test_revisions_may_be_named_and_an_export_leads_to_the_same(
         "kind": "package added",
     }
     page = assert_page(reader.get(COMPARE, query))
-    assert "0 packages gone, 1 added, 0 changed" in page.text
+    assert "0 packages removed, 1 added, 0 changed" in page.text
     for form in ("csv", "json", "md"):
         link = next(link for link in page.links if link.endswith(f"format={form}"))
         answer: Any = reader.get(link)
@@ -306,7 +317,8 @@ def test_comparing_332_packages_costs_at_most_twenty_queries(
         installed(prod, f"p{number:03}")
     with django_assert_max_num_queries(20):
         page = assert_page(reader.get(COMPARE, {"from": str(one), "to": str(other)}))
-    assert "10 packages gone, 10 added, 322 changed; 30 of your" in page.text
+    assert "10 packages removed, 10 added, 322 changed" in page.text
+    assert "would affect 30 of your installed operators" in page.text
     with django_assert_max_num_queries(20):
         reader.get(URL, {"tab": "changes"})
 
