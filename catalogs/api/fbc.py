@@ -53,7 +53,7 @@ def get_bundle_fbc(
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     text = read_blob(row.blob_id) if row.blob_id else None
     if text is None:
-        raise Missing(f"The original text of bundle {bundle[:100]} was not kept.")
+        raise Missing(f"The original text of bundle {bundle[:100]} is not stored.")
     kind = "application/json" if media_type(text) == JSON else YAML
     require_acceptable(request, kind)
     etag = make_etag(request, row.blob_id)

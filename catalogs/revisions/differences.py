@@ -117,10 +117,10 @@ def find_point(catalog: Catalog, number: int | None = None) -> Point:
             hint="Sync it once; from then on every revision can be compared.",
         )
     raise Missing(
-        f"Revision {wanted} of catalog {catalog} is not kept; there are {oldest.number} to "
+        f"Revision {wanted} of catalog {catalog} is not stored; there are {oldest.number} to "
         f"{catalog.revision}.",
         code="no-revision",
-        hint="How long revisions are kept is set by OLMWEB_RETENTION_DAYS.",
+        hint="OLMWEB_RETENTION_DAYS sets how long revisions are stored.",
     )
 
 

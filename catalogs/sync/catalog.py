@@ -196,7 +196,7 @@ class _Attempt:
                 raise SourceError(
                     f"{catalog} was deleted while it was being read.",
                     code="catalog-gone",
-                    hint="Nothing of it is kept. Add it again if that was not meant.",
+                    hint="Its content was deleted. Add the catalog again if that was a mistake.",
                 )
             replacement = Replacement(
                 catalog, index, pool, everything=self.everything, progress=self.wrote

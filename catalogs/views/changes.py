@@ -226,7 +226,7 @@ def _read_since(params: QueryDict, catalog: Catalog, notices: list[str]) -> Poin
     else:
         if point.at and point.at > midnight:
             notices.append(
-                f"Nothing older than revision {point.number} is kept, so that is compared with."
+                f"Revisions before {point.number} are no longer stored; this compares with it."
             )
         return point
     return None
@@ -240,7 +240,7 @@ def _read_revision(
         return None
     revision = catalog.revisions.filter(number=read_number(value) or 0).first()
     if revision is None:
-        notices.append(f"Revision “{value[:20]}” of this catalog is not kept.")
+        notices.append(f"Revision “{value[:20]}” of this catalog is not stored.")
     return revision
 
 

@@ -31,7 +31,7 @@ router = Router(tags=["Clusters"])
 
 class ReadinessParameters(ReportParameters):
     cluster: str = text("Name of the cluster.")
-    weight: list[Annotated[str, OneOf(WEIGHTS)]] | None = values("How much it weighs.")
+    weight: list[Annotated[str, OneOf(WEIGHTS)]] | None = values("Severity.")
     code: list[Annotated[str, OneOf(CODES)]] | None = values("Which rule.")
     q: str = text("Words that name, package, namespace or sentence contain.")
     following: str = text(
@@ -44,14 +44,14 @@ class ReadinessParameters(ReportParameters):
 class TakeoverParameters(ReportParameters):
     cluster: str = text("Name of the cluster.")
     fate: list[Annotated[str, OneOf(tuple(fate.value for fate in Fate))]] | None = values(
-        "What would become of it."
+        "Verdict of the migration."
     )
     q: str = text("Words that name, package, namespace or a reason contain.")
 
 
 @router.get("/readiness", response=Page[ReadinessRow])
 def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> HttpResponseBase:
-    """What blocks the next minor version of each cluster, worst first, and the way out of each."""
+    """The blockers of the next minor version of each cluster, worst first, with resolutions."""
     if query.cluster:
         get_cluster(query.cluster)
     filters = ReadinessRequest(

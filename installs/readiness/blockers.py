@@ -159,18 +159,18 @@ class UpgradeBlocker:
 
 
 TITLES = {
-    "cluster-version": "The cluster itself refuses",
+    "cluster-version": "The cluster refuses the update",
     "cluster-operator": "A ClusterOperator is not upgradeable",
-    "max-openshift": "Supports no later OpenShift",
-    "max-openshift-unreadable": "Its maximum OpenShift version can't be read",
+    "max-openshift": "Does not support the next OpenShift",
+    "max-openshift-unreadable": "Invalid maximum OpenShift version",
     "reported-incompatible": "Reported as incompatible by the cluster",
-    "reported-missing": "Reported by the cluster, not found in it",
-    "operator-condition": "The operator refuses upgrades",
-    "max-openshift-unknown": "Its maximum OpenShift version is not known",
-    "min-kube": "Needs a newer Kubernetes",
-    "package-gone": "Package gone in the next catalog",
-    "channel-gone": "Channel gone in the next catalog",
-    "version-gone": "Stranded in the next catalog",
+    "reported-missing": "Reported by the cluster, but not installed",
+    "operator-condition": "The operator blocks its own upgrades",
+    "max-openshift-unknown": "Unknown maximum OpenShift version",
+    "min-kube": "Requires a newer Kubernetes version",
+    "package-gone": "Package not in the next catalog",
+    "channel-gone": "Channel not in the next catalog",
+    "version-gone": "Version not in the next catalog",
     "package-deprecated": "Package deprecated",
     "channel-deprecated": "Channel deprecated",
     "bundle-deprecated": "Version deprecated",
@@ -285,12 +285,12 @@ def operator_condition(subject: CheckedOperator) -> UpgradeBlocker | None:
     return UpgradeBlocker(
         "operator-condition",
         Weight.HOLDS,
-        f"OperatorCondition {subject.bundle} says Upgradeable=False{message} OLM upgrades it to "
-        "nothing, so no other way out of its works while it says so.",
+        f"OperatorCondition {subject.bundle} says Upgradeable=False{message} OLM does not "
+        "upgrade it until the condition changes.",
         (
             "Do what the message asks for; the condition clears by itself.",
-            f"Or overrule it, at your own risk: an entry of type Upgradeable with status True in "
-            f"spec.overrides of OperatorCondition {subject.bundle} in {subject.namespace}.",
+            f"Or override it at your own risk: add an entry of type Upgradeable with status True "
+            f"in spec.overrides of OperatorCondition {subject.bundle} in {subject.namespace}.",
         ),
     )
 
@@ -299,9 +299,9 @@ def min_kube(subject: CheckedOperator, running: str) -> UpgradeBlocker:
     return UpgradeBlocker(
         "min-kube",
         Weight.PLAN,
-        f"{subject.words} asks for Kubernetes {subject.min_kube} or later, the cluster has "
+        f"{subject.words} requires Kubernetes {subject.min_kube} or later; the cluster runs "
         f"{running}.",
-        (f"Update the cluster to Kubernetes {subject.min_kube} or later: that clears it.",),
+        (f"Update the cluster to Kubernetes {subject.min_kube} or later.",),
     )
 
 

@@ -498,8 +498,8 @@ def _with_route(
 ) -> UpgradeBlocker:
     if offer is None:
         remedy = (
-            f"No stored catalog has package {subject.package or 'of it'}, so no way out is "
-            "known: sync the catalog that it came from."
+            f"No stored catalog has package {subject.package or 'of it'}, so no "
+            "resolution is known: sync the catalog that it was installed from."
         )
         return replace(blocker, ways=(remedy,))
     route = upgrade_route(subject, offer, clears, what)

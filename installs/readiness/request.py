@@ -91,11 +91,12 @@ def verdict(report: Readiness) -> str:
     target = f"{report.platform} {report.following}"
     blocks = report.counts[Weight.BLOCKS]
     if blocks:
-        return f"{blocks} {'thing blocks' if blocks == 1 else 'things block'} {target}."
+        return f"{blocks} {'blocker' if blocks == 1 else 'blockers'} for {target}."
     unknown = report.counts[Weight.UNKNOWN]
     if unknown:
-        return f"Nothing known blocks {target}; of {unknown} not all is known."
-    return f"Nothing blocks {target}."
+        checks = "1 check is" if unknown == 1 else f"{unknown} checks are"
+        return f"No known blocker for {target}; {checks} incomplete."
+    return f"No blocker for {target}."
 
 
 def markdown(reports: Iterable[Readiness], request: ReadinessRequest) -> Iterator[str]:
@@ -111,4 +112,4 @@ def markdown(reports: Iterable[Readiness], request: ReadinessRequest) -> Iterato
             yield f"\n- **{row.title}** ({row.weight}): {row.kind} {plain(where + row.name)}: "
             yield f"{plain(row.sentence)}\n"
             for remedy in row.ways:
-                yield f"  - Way out: {plain(remedy)}\n"
+                yield f"  - Resolution: {plain(remedy)}\n"

@@ -79,9 +79,7 @@ class MigrationObstacle:
 def migration_obstacles(operator: InstalledSubscription) -> list[MigrationObstacle]:
     """All obstacles, worst first."""
     if not operator.bundle:
-        return [
-            MigrationObstacle("not-installed", Fate.NO, "Nothing is installed yet to take over.")
-        ]
+        return [MigrationObstacle("not-installed", Fate.NO, "Nothing is installed yet.")]
     obstacles = [
         *_cluster_obstacles(operator),
         *_bundle_obstacles(operator),
@@ -114,7 +112,7 @@ def _cluster_obstacles(operator: InstalledSubscription) -> Iterator[MigrationObs
             "version-not-offered",
             Fate.CHANGES,
             f"ClusterCatalog {source.catalog} has no {operator.version or operator.bundle}{goes}: "
-            "taking over would change the version, so upgrade to one that it has before.",
+            "the migration would change the version. Upgrade to a version of that catalog first.",
         )
 
 
@@ -136,39 +134,39 @@ def _olm_v0_obstacles(operator: InstalledSubscription) -> Iterator[MigrationObst
             "dependents",
             Fate.NO,
             f"{listed(operator.dependents)} {verb} "
-            "its APIs: OLM v0 would install it again beside the ClusterExtension.",
+            "its APIs: OLM v0 would install it again next to the ClusterExtension.",
         )
     elif operator.generated_by:
         yield MigrationObstacle(
             "dependency",
             Fate.CHANGES,
-            f"OLM v0 installed it because of {operator.generated_by}: see that nothing "
-            "needs it first.",
+            f"OLM v0 installed it as a dependency of {operator.generated_by}: check that "
+            "nothing requires it any longer.",
         )
     if operator.conditions:
         yield MigrationObstacle(
             "operator-conditions",
             Fate.CHANGES,
-            f"It reports {listed(operator.conditions)} in an OperatorCondition; OLM v1 makes "
-            "none, so nothing holds an upgrade that it refuses, and it may not start without one.",
+            f"It reports {listed(operator.conditions)} in an OperatorCondition; OLM v1 "
+            "creates none: upgrades are no longer held back, and the operator may fail to start.",
         )
     if operator.config:
         yield MigrationObstacle(
             "config",
             Fate.CHANGES,
             f"Its Subscription sets {listed(operator.config)} of its Deployment (spec.config): "
-            "find out whether the cluster's OLM v1 can, or do without.",
+            "check whether OLM v1 of the cluster supports that, or remove it.",
         )
     if operator.manual:
         yield MigrationObstacle(
             "manual-approval",
             Fate.CHANGES,
-            "Its upgrades are approved by hand; a ClusterExtension has no approval: pin its "
-            f"version to {operator.version or 'the installed one'} and raise it yourself.",
+            "Its update approval is Manual; a ClusterExtension has no approval: pin its "
+            f"version to {operator.version or 'the installed one'} and change it for each upgrade.",
         )
     if operator.upgrading:
         yield MigrationObstacle(
-            "upgrading", Fate.CHANGES, "An upgrade of it is under way: let it end, or take it back."
+            "upgrading", Fate.CHANGES, "An upgrade is in progress: wait until it has finished."
         )
 
 
@@ -178,7 +176,7 @@ def _group_obstacles(operator: InstalledSubscription) -> Iterator[MigrationObsta
             "operator-group",
             Fate.UNKNOWN,
             f"Namespace {operator.namespace} has {len(operator.groups) or 'no'} OperatorGroups, so "
-            "which namespaces it watches is not known.",
+            "the watched namespaces are unknown.",
         )
         return
     group = operator.groups[0]
@@ -195,7 +193,7 @@ def _group_obstacles(operator: InstalledSubscription) -> Iterator[MigrationObsta
             "scoped-permissions",
             Fate.CHANGES,
             f"OperatorGroup {group.name} installs it with the permissions of ServiceAccount "
-            f"{group.service_account}; OLM v1 grants what the bundle asks for.",
+            f"{group.service_account}; OLM v1 grants the permissions that the bundle requires.",
         )
 
 
@@ -205,7 +203,7 @@ def steps(operator: InstalledSubscription) -> tuple[str, ...]:
     crds_stay = f" Its {crds} and their custom resources stay." if operator.crds else ""
     result = [
         f"Delete Subscription {operator.name} and then ClusterServiceVersion {operator.bundle} in "
-        f"{operator.namespace}: its Deployments and roles go with it.{crds_stay}"
+        f"{operator.namespace}: this deletes its Deployments and roles.{crds_stay}"
     ]
     if operator.crds:
         result.append(
@@ -216,7 +214,7 @@ def steps(operator: InstalledSubscription) -> tuple[str, ...]:
     catalog = next((source.catalog for source in operator.sources if source.has_version), "")
     pin = f", pinned to {operator.version}" if catalog and operator.version else ""
     result.append(
-        f"Make a ClusterExtension for package {operator.package}"
+        f"Create a ClusterExtension for package {operator.package}"
         f"{f' of catalog {catalog}' if catalog else ''}{pin}."
     )
     return tuple(result)

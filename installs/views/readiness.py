@@ -24,12 +24,12 @@ from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revis
 SHOWN = 200  # obstacles of one cluster on the page; the exports have all
 WORDS = {
     "blocks": "Blocks the update",
-    "holds": "Holds an operator",
+    "holds": "Holds back an operator",
     "unknown": "Not known",
-    "plan": "Plan for it",
+    "plan": "Plan ahead",
 }
 FATES = {
-    "no": "Can't be taken over",
+    "no": "Not migratable",
     "unknown": "Not known",
     "changes": "With changes",
     "ready": "Ready",

@@ -83,10 +83,10 @@ STATES = {
     "upgrade": ("Upgrade available", "arrow-right", "pf-m-info"),
     # of what stands before the next minor version
     "blocks": ("Blocks the update", "ban", "pf-m-danger"),
-    "holds": ("Holds an operator", "pause-circle", "pf-m-warning"),
-    "plan": ("Plan for it", "info-circle", "pf-m-info"),
+    "holds": ("Holds back an operator", "pause-circle", "pf-m-warning"),
+    "plan": ("Plan ahead", "info-circle", "pf-m-info"),
     # of what a ClusterExtension is to take over
-    "no": ("Can't be taken over", "ban", "pf-m-danger"),
+    "no": ("Not migratable", "ban", "pf-m-danger"),
     "changes": ("With changes", "exclamation-triangle", "pf-m-warning"),
     "ready": ("Ready", "check-circle", "pf-m-success"),
     "done": ("Done", "check-circle", "pf-m-success"),

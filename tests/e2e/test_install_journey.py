@@ -28,7 +28,7 @@ def test_an_operator_finds_a_package_installs_it_and_watches_it_become_healthy(n
 
     page.get_by_role("link", name="Install", exact=True).click()
     expect(page.get_by_label("Name of the PlatformOperator")).to_have_value("backup-demo")
-    expect(page.get_by_text("Not tried yet")).to_be_visible()
+    expect(page.get_by_text("Not validated yet")).to_be_visible()
     steps.review_and_confirm(page)
     loads: list[str] = []
     page.on("domcontentloaded", lambda loaded: loads.append(loaded.url))

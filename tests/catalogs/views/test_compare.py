@@ -100,16 +100,19 @@ def test_since_a_day_compares_with_what_was_current_then(reader: Client, catalog
     page = assert_page(reader.get(URL, {"tab": "changes", "day": day}))
     assert "From revision 1" in page.text
     before_all = assert_page(reader.get(URL, {"tab": "changes", "since": "2001-01-01"}))
-    assert "Nothing older than revision 1 is kept" in before_all.text
+    assert "Revisions before 1 are no longer stored" in before_all.text
 
 
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ({"since": "99"}, "Revision 99 of catalog prod/redhat-operators is not kept; there are 1"),
+        (
+            {"since": "99"},
+            "Revision 99 of catalog prod/redhat-operators is not stored; there are 1",
+        ),
         ({"since": "yesterday"}, "the number of a revision or a date such as"),
         ({"since": "2026-99-99"}, "the number of a revision or a date such as"),
-        ({"revision": "99"}, "Revision “99” of this catalog is not kept"),
+        ({"revision": "99"}, "Revision “99” of this catalog is not stored"),
         ({"kind": "nonsense"}, "“kind” can be package added"),
         ({"since": "1", "show": "all"}, "“show” can be"),
         ({"since": "1", "show": "gone", "page": "9"}, "There is no page 9"),
@@ -247,7 +250,11 @@ def test_revisions_may_be_named_and_an_export_leads_to_the_same(
     [
         ("nonsense", 400, "“nonsense” names no catalog."),
         ("prod/nobody", 404, "There is no catalog “nobody” on cluster “prod”"),
-        ("prod/redhat-operators@7", 404, "Revision 7 of catalog prod/redhat-operators is not kept"),
+        (
+            "prod/redhat-operators@7",
+            404,
+            "Revision 7 of catalog prod/redhat-operators is not stored",
+        ),
         ("prod/redhat-operators@x", 404, "There is no catalog “redhat-operators@x”"),
         (EVIL, 404, "There is no catalog"),
     ],

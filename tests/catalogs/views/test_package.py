@@ -134,7 +134,7 @@ def test_verdicts_of_a_catalog_of_no_cluster_are_told_for_the_one_that_is_chosen
     )
     path = reverse("catalogs:bundle", args=("-", package.catalog.slug, "etcd", bundle.name))
     pages = {
-        url(package, tab="versions"): "Needs a newer Kubernetes",
+        url(package, tab="versions"): "Requires a newer Kubernetes version",
         url(package, tab="overview"): "Old.",
         f"{path}?": "Old.",
     }

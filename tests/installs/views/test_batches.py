@@ -121,8 +121,8 @@ def test_the_form_asks_no_cluster_and_leaves_what_would_fail_or_is_there_unticke
     assert ticks(response) == {"acme": True, "brisk": True, "crane": False, "delta": False}
     assert "It supports OwnNamespace only." in page.text
     assert "It is there already, as PlatformOperator delta." in page.text
-    assert "2 of 4 ticked, at most 50 at once" in page.text
-    assert "Not tried yet" in page.text
+    assert "2 of 4 selected, at most 50 at once" in page.text
+    assert "Not validated yet" in page.text
     assert "no-store" in response["Cache-Control"]
 
 
@@ -213,7 +213,7 @@ def test_what_can_not_be_part_of_it_is_kept_with_the_batch(
     assert ticks(reviewed) == {"acme": True, "nope": False}
     confirmed = writer.post(URL, confirmation(reviewed, *names))
     page = assert_page(writer.get(confirmed["Location"]))
-    assert "Left out nope : Cluster prod has no catalog redhat-operators with it." in page.text
+    assert "Not included nope : Cluster prod has no catalog redhat-operators with it." in page.text
 
 
 def test_another_path_ticks_by_its_own_verdicts_and_asks_its_own_fields_once(
@@ -252,15 +252,15 @@ def test_the_progress_page_shows_each_and_polls_until_all_have_ended(
 ) -> None:
     url = f"/activity/bulk-installs/{batch.pk}"
     page = assert_page(writer.get(url))
-    assert "0 of 3 have ended, 0 under way, 3 wait for their turn." in page.text
-    assert "Waits for its turn" in page.text
+    assert "0 of 3 finished, 0 in progress, 3 queued." in page.text
+    assert "Queued" in page.text
     rev = writer.get(url).context["rev"]
     assert writer.get(f"{url}?rev={rev}", headers=HTMX).status_code == 204
     batch.actions.filter(name="acme").update(state="failed", outcome="It broke.")
     assert "It broke." in assert_fragment(writer.get(f"{url}?rev={rev}", headers=HTMX)).text
     batch.actions.update(state="succeeded")
     last = writer.get(f"{url}?rev={rev}", headers=HTMX)
-    assert "All 3 have ended." in assert_fragment(last, 286).text
+    assert "All 3 have finished." in assert_fragment(last, 286).text
     action = Action.objects.first()
     assert action is not None
     assert url in assert_page(writer.get(f"/activity/actions/{action.pk}")).links
@@ -274,7 +274,7 @@ def test_stop_stops_what_has_not_begun_and_says_so(
     stop = f"{url}/stop"
     batch.actions.filter(name="acme").update(begun_at="2026-01-01T00:00:00Z")
     page = assert_page(writer.get(url))
-    assert "Stop what has not begun" in page.text
+    assert "Stop remaining installs" in page.text
     assert writer.get(stop).status_code == 405
     told = assert_page(writer.post(stop, follow=True)).text
     assert "Stopped: 2 not sent. What had begun goes on." in told

@@ -69,7 +69,7 @@ def test_the_form_asks_no_cluster_and_shows_exactly_what_would_be_sent(
     page = assert_page(writer.get(INSTALL))
     assert "kind: PlatformOperator" in page.text
     assert "name: etcd" in page.text
-    assert "Not tried yet" in page.text
+    assert "Not validated yet" in page.text
     assert "no-store" in writer.get(INSTALL)["Cache-Control"]
 
 

@@ -59,7 +59,7 @@ def make_report(cluster: Cluster, state: str = "done", **fields: Any) -> CopyRep
 
 def test_nobody_has_asked_yet(reader: Client, prod: Cluster) -> None:
     page = assert_page(reader.get(PAGE))
-    assert "Nobody has asked for the copies of this cluster yet." in page.text
+    assert "The copies of this cluster have not been counted yet." in page.text
     assert "Count copies" in page.text
 
 
@@ -108,7 +108,7 @@ def test_a_report_says_what_the_copies_cost_and_what_to_do(reader: Client, prod:
     )
     assert "disableCopiedCSVs" in page.text
     assert "etcd.v1 operators 1,200" in page.text
-    assert "Original gone" in page.text
+    assert "Original removed" in page.text
     assert "The first 50 of 1,200" in page.text
     assert "ns-49" in page.text
     assert "ns-50" not in page.text
@@ -163,7 +163,7 @@ def test_a_running_report_is_followed_until_it_ends(reader: Client, prod: Cluste
 
 def test_each_cluster_has_its_own(reader: Client, prod: Cluster) -> None:
     make_report(make_cluster(name="edge"))
-    assert "Nobody has asked" in assert_page(reader.get(PAGE, {"cluster": "prod"})).text
+    assert "have not been counted yet" in assert_page(reader.get(PAGE, {"cluster": "prod"})).text
     assert "2,400 copies" in assert_page(reader.get(PAGE, {"cluster": "edge"})).text
     assert_page(reader.get(PAGE, {"cluster": "nope"}), 404)
     assert_page(reader.post(PAGE, {"cluster": "nope"}), 404)

@@ -42,9 +42,11 @@ def test_the_page_says_whether_the_next_minor_is_open_and_what_is_in_the_way(
 ) -> None:
     page = assert_page(reader.get("/readiness/"))
     assert "OpenShift 4.16.3 to 4.17" in page.text
-    assert "1 thing blocks OpenShift 4.17." in page.text
-    assert page.text.index("Supports no later OpenShift") < page.text.index("Version deprecated")
-    assert "Clears it: 1.1.0" in page.text
+    assert "1 blocker for OpenShift 4.17." in page.text
+    assert page.text.index("Does not support the next OpenShift") < page.text.index(
+        "Version deprecated"
+    )
+    assert "Resolved by version 1.1.0" in page.text
     assert "/operators/prod/Subscription/openshift-operators/grafana" in page.links
 
 
@@ -66,7 +68,7 @@ def test_a_reported_operator_that_was_not_found_is_a_row_without_a_link(
 
 def test_a_cluster_with_nothing_in_the_way_is_ready(reader: Client, prod: Cluster) -> None:
     page = assert_page(reader.get("/readiness/?cluster=prod"))
-    assert "Ready Nothing blocks OpenShift 4.17." in page.text
+    assert "Ready No blocker for OpenShift 4.17." in page.text
 
 
 def test_without_clusters_the_page_says_so(reader: Client) -> None:
@@ -81,7 +83,7 @@ def test_filters_are_in_the_address(
     reader: Client, blocked: Catalog, query: str, count: int
 ) -> None:
     page = assert_page(reader.get(f"/readiness/?{query}"))
-    assert f"{count} obstacle{'' if count == 1 else 's'}, worst first" in page.text
+    assert f"{count} blocker{'' if count == 1 else 's'}, worst first" in page.text
     found = reader.get(f"/api/v1/readiness?{query}").json()
     assert found["count"] == count
 
@@ -89,7 +91,7 @@ def test_filters_are_in_the_address(
 def test_the_next_catalog_is_chosen_in_the_address(reader: Client, blocked: Catalog) -> None:
     make_catalog(name="next", cluster=None)
     page = assert_page(reader.get("/readiness/?next=-/next"))
-    assert "Package gone in the next catalog" in page.text
+    assert "Package not in the next catalog" in page.text
     found = reader.get("/api/v1/readiness?next=-/next&code=package-gone").json()
     assert found["items"][0]["package"] == "grafana"
 
@@ -126,7 +128,7 @@ def test_it_is_exported_as_csv_and_markdown(reader: Client, blocked: Catalog) ->
     assert csv.splitlines()[0].startswith("cluster,following,kind")
     assert "max-openshift" in csv
     text = b"".join(reader.get("/api/v1/readiness?format=md")).decode()
-    assert "Way out: Channel stable leads to 1.1.0" in text
+    assert "Resolution: Channel stable leads to 1.1.0" in text
     assert text.count("<img") == text.count("\\<img") == 1
 
 
