@@ -237,7 +237,7 @@ class Preferences(models.Model):
     """How the pages look for one account; an account without a row has the defaults.
 
     `time_zone` is BROWSER or a name of the IANA database; `cluster` is the name of the default
-    cluster, or empty.
+    cluster, or empty; `columns` maps the name of a table to those of its shown columns.
     """
 
     BROWSER = "browser"
@@ -262,6 +262,7 @@ class Preferences(models.Model):
     density = models.CharField(max_length=20, choices=Density.choices, default=Density.COMFORTABLE)
     time_zone = models.CharField(max_length=64, default="UTC")
     cluster = models.CharField(max_length=100, blank=True)
+    columns = models.JSONField(null=True, blank=True)
 
     class Meta:
         verbose_name = verbose_name_plural = "preferences"

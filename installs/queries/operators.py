@@ -15,10 +15,8 @@ from installs.diagnosis.knowledge import Finding, finding_for, knowledge
 from installs.diagnosis.notes import DAY, flaps, stuck
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
 from installs.queries import narrow, search
-from olmweb.web.pagination import KeysetPage, paginate
 
 ATTENTION = "attention"  # stands for every health that needs a person
-SORTS = ("name", "cluster", "health", "since", "version", "path")
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES_SHOWN = 12
 FLAPPING = 4  # changes in a day: two failures that went away by themselves
@@ -32,15 +30,6 @@ _RANK: Any = Case(
 # What is known of a cause: its finding, or the operator's reason where there is none.
 _CAUSE = ("finding", "own_reason")
 _OWN_REASON: Any = Case(When(finding="", then=F("reason")), default=Value(""))
-# Sort -> the key of the keyset; every one ends in the name, so that equal rows read alphabetically.
-_KEYS = {
-    "name": ("name",),
-    "cluster": ("cluster__name", "name"),
-    "health": ("rank", "name"),
-    "since": ("since_or_never", "name"),
-    "version": ("version", "name"),
-    "path": ("kind", "name"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +113,6 @@ def operators_matching(filters: OperatorFilters) -> QuerySet[Operator]:
     if filters.upgrade:
         rows = rows.exclude(upgrade="").exclude(upgrade=F("version"))
     return search(rows, filters.q, "name", "package", "message")
-
-
-def operator_page(
-    filters: OperatorFilters, *, sort: str = "", cursor: str = ""
-) -> KeysetPage[Operator]:
-    """One page, worst first unless sorted otherwise; two queries. Raises BadCursor."""
-    order = (*_KEYS[sort.lstrip("-") or "health"], "pk")
-    if sort.startswith("-"):
-        order = tuple(f"-{field}" for field in order)
-    return paginate(operators_matching(filters), order, cursor=cursor)
 
 
 def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[CauseGroup]:

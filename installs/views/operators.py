@@ -31,6 +31,7 @@ from installs.queries import operator_detail as detail
 from installs.queries import operators as queries
 from installs.queries.lookup import get_operator
 from installs.queries.operator_detail import pending_plan, repeated_plans
+from installs.queries.operator_table import OPERATORS, operator_lines, operator_page
 from installs.queries.operators import finding_of, why
 from installs.state.observation import details_of, diagnose_row
 from olmweb.accounts.roles import may_act
@@ -165,7 +166,7 @@ class OperatorsForm(FilterForm):
     package = TextFilter()
     upgrade = ChoiceFilter(("yes",))
     q = TextFilter()
-    sort = SortFilter(queries.SORTS)
+    sort = SortFilter(OPERATORS.names)
     view = ChoiceFilter(VIEWS)
 
 
@@ -179,12 +180,15 @@ def operator_list(request: HttpRequest) -> HttpResponse:
     if (answer := unchanged(request, token)) is not None:
         return answer
     view = chosen or _default_view(request, filters)
+    facets = queries.facets()
+    alone = () if len(facets["cluster"]) > 1 else ("cluster",)
     context = {
         "filters": filters,
         "chips": _chips(filters),
         "sort": sort,
+        "table": OPERATORS.view(request, sort, without=alone),
         "view": view,
-        "facets": queries.facets(),
+        "facets": facets,
         "attention": sum(attention(request).values()),
         "ATTENTION": queries.ATTENTION,
     }
@@ -195,12 +199,8 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         ]
         context |= {"causes": blocks, "total": sum(cause.count for cause in causes)}
     else:
-        page = queries.operator_page(filters, sort=sort, cursor=request.GET.get("cursor", ""))
-        unsteady = queries.flapping(page.rows)
-        rows = [
-            (row, queries.why(row), queries.is_slow(row), unsteady.get(row.pk, 0))
-            for row in page.rows
-        ]
+        page = operator_page(filters, sort=sort, cursor=request.GET.get("cursor", ""))
+        rows = operator_lines(page.rows)
         context |= {"page": page, "rows": rows, "total": page.total}
     return render_live(
         request, "installs/operators.html", context, token=token, topics=("clusters",)

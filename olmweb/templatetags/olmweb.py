@@ -20,6 +20,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from olmweb.web import pages
+from olmweb.web.tables import TableView
 
 register = template.Library()
 
@@ -251,6 +252,18 @@ def breadcrumbs(current: str, *ancestors: str) -> dict[str, Any]:
 def columns(*names: str) -> dict[str, Any]:
     """The head of a table. `#` begins the name of a column of numbers; empty names are left out."""
     return {"columns": [(name.removeprefix("#"), name[0] == "#") for name in names if name]}
+
+
+@register.inclusion_tag("_table_head.html", takes_context=True)
+def table_head(context: dict[str, Any], table: TableView) -> dict[str, Any]:
+    """The head of a table whose columns sort: `?sort=name`, then `?sort=-name`. The column of row
+    menus, if there is one, is the template's."""
+    heads = []
+    for column, direction in table.heads():
+        target = f"-{column.name}" if direction == "ascending" else column.name
+        arrow = {"ascending": "sort-up", "descending": "sort-down"}.get(direction, "sort")
+        heads.append((column, direction, query(context, sort=target), arrow))
+    return {"heads": heads}
 
 
 @register.simple_block_tag

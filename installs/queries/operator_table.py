@@ -1,0 +1,229 @@
+"""The table of operators: its columns, the order of its rows, and what a row shows."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import (
+    Case,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+    Value,
+    When,
+)
+from django.db.models.fields.json import KT
+from django.db.models.functions import Coalesce, NullIf
+
+from catalogs.models import Package
+from installs.models import Component, Health, Operator
+from installs.queries.operators import (
+    OperatorFilters,
+    flapping,
+    is_slow,
+    operators_matching,
+    why,
+)
+from installs.state.observation import details_of
+from olmweb.kube.fields import text, texts
+from olmweb.web.pagination import KeysetPage, paginate
+from olmweb.web.tables import Column, Table
+
+AUTOMATIC = "Automatic"  # the approval of a Subscription that names none
+NAMESPACES_SHOWN = 3
+OPERATORS = Table(
+    "operators",
+    "Installed operators",
+    (
+        Column("name", "Name", fixed=True),
+        Column("cluster", "Cluster"),
+        Column("path", "Install method", initial=False),
+        Column("namespace", "Namespace"),
+        Column("managed", "Managed namespaces"),
+        Column("health", "Status"),
+        Column("version", "Version"),
+        Column("channel", "Channel"),
+        Column("approval", "Update approval"),
+        Column("catalog", "Catalog"),
+        Column("since", "Last updated"),
+    ),
+    sorted_by="health",
+)
+# Column -> the key of the keyset; every one ends in the name, so that equal rows read
+# alphabetically.
+_KEYS = {
+    "name": ("name",),
+    "cluster": ("cluster__name", "name"),
+    "path": ("kind", "name"),
+    "namespace": ("namespace", "name"),
+    "managed": ("managed", "name"),
+    "health": ("rank", "name"),
+    "version": ("version", "name"),
+    "channel": ("channel", "name"),
+    "approval": ("approval", "name"),
+    "catalog": ("catalog", "name"),
+    "since": ("since_or_never", "name"),
+}
+_GROUP = "OperatorGroup"
+_CSV = "ClusterServiceVersion"
+_IN_A_GROUP = ("Subscription", _CSV)
+_ALL = ("",)  # status.namespaces of an OperatorGroup of all namespaces
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorLine:
+    """One row. `health` is that of the installed version: an update that waits for approval is
+    no fault of it, so `waits` says that apart. `managed` are the managed namespaces, `("",)` for
+    all and none where they are not known. `approval` is empty for kinds without one; `icon` is a
+    digest or empty; `flapping` counts changes of the health in 24 h, 0 for a few."""
+
+    operator: Operator
+    health: str
+    waits: bool
+    why: str
+    slow: bool
+    flapping: int
+    managed: tuple[str, ...]
+    approval: str
+    icon: str
+
+    @property
+    def manages_all(self) -> bool:
+        return self.managed == _ALL
+
+    @property
+    def namespaces_shown(self) -> tuple[str, ...]:
+        return self.managed[:NAMESPACES_SHOWN]
+
+    @property
+    def namespaces_more(self) -> int:
+        return len(self.managed) - len(self.namespaces_shown)
+
+
+def operator_page(
+    filters: OperatorFilters, *, sort: str = "", cursor: str = ""
+) -> KeysetPage[Operator]:
+    """One page, worst first unless sorted otherwise; two queries. Raises BadCursor."""
+    rows, order = sorted_rows(filters, sort)
+    return paginate(rows, order, cursor=cursor)
+
+
+def sorted_rows(filters: OperatorFilters, sort: str) -> tuple[QuerySet[Operator], tuple[str, ...]]:
+    """(the matching operators, with what their order needs, the order of olmweb.web.pagination)."""
+    rows = operators_matching(filters).defer("conditions")
+    column = sort.removeprefix("-") or OPERATORS.sorted_by
+    if column == "approval":
+        rows = rows.annotate(approval=_APPROVAL)
+    elif column == "managed":
+        rows = rows.annotate(managed=_managed())
+    order = (*_KEYS[column], "pk")
+    return rows, tuple(f"-{name}" for name in order) if sort.startswith("-") else order
+
+
+_APPROVAL: Any = Case(
+    When(
+        kind="Subscription",
+        then=Coalesce(NullIf(KT("details__approval"), Value("")), Value(AUTOMATIC)),
+    ),
+    default=Value(""),
+    output_field=TextField(),
+)
+
+
+def _managed() -> Any:
+    """The namespaces of the OperatorGroup as JSON text; that of no group is empty."""
+    groups = Component.objects.filter(
+        cluster=OuterRef("cluster"), kind=_GROUP, namespace=OuterRef("namespace")
+    ).order_by("name")
+    listed = Subquery(groups.values(listed=KT("details__namespaces"))[:1], TextField())
+    return Case(
+        When(kind="PlatformOperator", then=Value('[""]')),
+        When(kind__in=_IN_A_GROUP, then=Coalesce(listed, Value(""), output_field=TextField())),
+        default=Value(""),
+        output_field=TextField(),
+    )
+
+
+def operator_lines(operators: Sequence[Operator]) -> list[OperatorLine]:
+    """What the rows show; at most three queries."""
+    unsteady, icons = flapping(operators), _icons(operators)
+    groups, running = _components(operators)
+    lines = []
+    for row in operators:
+        details = details_of(row)
+        waits = row.health == Health.NEEDS_APPROVAL and (
+            (row.cluster_id, row.namespace, text(details, "installed_csv")) in running
+        )
+        managed: tuple[str, ...] = ()
+        if row.kind == "PlatformOperator":
+            managed = _ALL  # it installs in no other mode
+        elif row.kind in _IN_A_GROUP:
+            managed = groups.get((row.cluster_id, row.namespace), ())
+        approval = text(details, "approval") or AUTOMATIC
+        lines.append(
+            OperatorLine(
+                operator=row,
+                health=str(Health.HEALTHY) if waits else row.health,
+                waits=waits,
+                why="" if waits else why(row),
+                slow=is_slow(row),
+                flapping=unsteady.get(row.pk, 0),
+                managed=managed,
+                approval=approval if row.kind == "Subscription" else "",
+                icon=icons.get(row.pk, ""),
+            )
+        )
+    return lines
+
+
+def _components(
+    operators: Sequence[Operator],
+) -> tuple[dict[tuple[int, str], tuple[str, ...]], set[tuple[int, str, str]]]:
+    """((cluster, namespace) -> namespaces of its OperatorGroup, (cluster, namespace, name) of
+    installed ClusterServiceVersions that run beside an update that waits); one query."""
+    spaces = {row.namespace for row in operators if row.kind in _IN_A_GROUP}
+    waiting = [row for row in operators if row.health == Health.NEEDS_APPROVAL]
+    csvs = {text(details_of(row), "installed_csv") for row in waiting} - {""}
+    wanted = Q(kind=_GROUP, namespace__in=spaces)
+    if csvs:
+        wanted |= Q(kind=_CSV, phase="Succeeded", name__in=csvs)
+    groups: dict[tuple[int, str], tuple[str, ...]] = {}
+    running: set[tuple[int, str, str]] = set()
+    if not spaces:
+        return groups, running
+    rows = Component.objects.filter(
+        wanted, cluster__in={row.cluster_id for row in operators}
+    ).annotate(listed=F("details__namespaces"))
+    for cluster, kind, namespace, name, listed in rows.order_by("name").values_list(
+        "cluster", "kind", "namespace", "name", "listed"
+    ):
+        if kind == _CSV:
+            running.add((cluster, namespace, name))
+        else:
+            groups.setdefault((cluster, namespace), tuple(texts({"names": listed}, "names")))
+    return groups, running
+
+
+def _icons(operators: Iterable[Operator]) -> dict[int, str]:
+    """Id of an operator -> digest of the icon of its package, that of its own catalog if it has
+    one; one query."""
+    named = [row for row in operators if row.package]
+    rows = Package.objects.filter(
+        name__in={row.package for row in named},
+        catalog__cluster__in={row.cluster_id for row in named},
+        icon__isnull=False,
+    ).order_by("pk")
+    own: dict[tuple[Any, ...], str] = {}
+    for cluster, catalog, name, digest in rows.values_list(
+        "catalog__cluster", "catalog__name", "name", "icon"
+    ):
+        own.setdefault((cluster, catalog, name), digest)
+        own.setdefault((cluster, name), digest)
+    return {
+        row.pk: own.get((row.cluster_id, row.catalog, row.package))
+        or own.get((row.cluster_id, row.package), "")
+        for row in named
+    }
