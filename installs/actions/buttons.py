@@ -40,6 +40,13 @@ from olmweb.tasks import enqueue
 log = structlog.get_logger(__name__)
 
 
+# Actions on one operator, in the order of the menu of its row.
+ROW_VERBS = tuple(
+    str(verb)
+    for verb in (Action.Verb.APPROVE, Action.Verb.UPGRADE, Action.Verb.RETRY, Action.Verb.REMOVE)
+)
+
+
 # --- buttons ------------------------------------------------------------------------------------
 
 
@@ -114,6 +121,39 @@ def refusals(
         approve = Action.Verb.APPROVE
         rights[str(approve)] = rights_of(approve, INSTALL_PLANS.kind, plan_namespace)
     return access_refusals(user, operator.cluster, rights)
+
+
+def refused_verbs(user: AnyUser, operators: Sequence[Operator]) -> dict[int, frozenset[str]]:
+    """Id of an operator -> the actions on it that stored answers of its cluster refuse; one query.
+
+    A list asks for no reviews: its actions without an answer are offered, and the form's dry run
+    decides.
+    """
+    acting, identity = _identity(user)
+    if acting is None or not operators:
+        return {}
+    refused = set(
+        AccessAnswer.objects.filter(
+            user=acting,
+            cluster__in={row.cluster_id for row in operators},
+            identity_hash=identity,
+            allowed=False,
+            checked_at__gt=timezone.now() - MAX_AGE,
+        ).values_list("cluster", "kind", "verb", "namespace")
+    )
+    if not refused:
+        return {}
+
+    def is_refused(operator: Operator, verb: str) -> bool:
+        kind = INSTALL_PLANS.kind if verb == Action.Verb.APPROVE else operator.kind
+        return any(
+            (operator.cluster_id, right.kind, right.verb, right.namespace) in refused
+            for right in rights_of(verb, kind, operator.namespace)
+        )
+
+    return {
+        row.pk: frozenset(verb for verb in ROW_VERBS if is_refused(row, verb)) for row in operators
+    }
 
 
 # --- other install methods ----------------------------------------------------------------------

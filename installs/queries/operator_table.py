@@ -91,6 +91,15 @@ class OperatorLine:
     icon: str
 
     @property
+    def has_upgrade(self) -> bool:
+        return self.operator.upgrade not in ("", self.operator.version)
+
+    @property
+    def managed_words(self) -> str:
+        """For exports."""
+        return "All" if self.manages_all else ", ".join(self.managed)
+
+    @property
     def manages_all(self) -> bool:
         return self.managed == _ALL
 
@@ -104,11 +113,12 @@ class OperatorLine:
 
 
 def operator_page(
-    filters: OperatorFilters, *, sort: str = "", cursor: str = ""
+    filters: OperatorFilters, *, total: int, sort: str = "", cursor: str = ""
 ) -> KeysetPage[Operator]:
-    """One page, worst first unless sorted otherwise; two queries. Raises BadCursor."""
+    """One page of the `total` matching operators, worst first unless sorted otherwise; one query.
+    Raises BadCursor."""
     rows, order = sorted_rows(filters, sort)
-    return paginate(rows, order, cursor=cursor)
+    return paginate(rows, order, cursor=cursor, total=total)
 
 
 def sorted_rows(filters: OperatorFilters, sort: str) -> tuple[QuerySet[Operator], tuple[str, ...]]:

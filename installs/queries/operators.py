@@ -205,16 +205,26 @@ def _cause(
     )
 
 
-def facets() -> dict[str, list[Facet]]:
-    """Choices of the filters cluster, kind, namespace and health with their counts; one query."""
+def facets(filters: OperatorFilters) -> tuple[dict[str, list[Facet]], int]:
+    """(choices of the filters cluster, kind, namespace and health with the counts of all operators,
+    the number of matching operators); one query."""
+    every = Count("pk", output_field=IntegerField())
+    matching = Q(pk__in=operators_matching(filters).order_by().values("pk"))
     rows = (
         Operator.objects.order_by()
         .values_list("cluster__name", "kind", "namespace", "health")
-        .annotate(number=Count("pk", output_field=IntegerField()))
+        .annotate(
+            number=every,
+            matching=Count("pk", filter=matching, output_field=IntegerField())
+            if filters.chosen()
+            else every,
+        )
     )
     names = ("cluster", "kind", "namespace", "health")
     counts: dict[str, dict[str, int]] = {name: {} for name in names}
-    for *values, number in rows:
+    total = 0
+    for *values, number, matches in rows:
+        total += matches
         for name, value in zip(names, values, strict=True):
             counts[name][value] = counts[name].get(value, 0) + number
     cluster_scoped = counts["namespace"].pop("", 0)
@@ -230,7 +240,7 @@ def facets() -> dict[str, list[Facet]]:
         for value, label in Health.choices
         if value in counts["health"]
     ]
-    return choices
+    return choices, total
 
 
 def is_slow(operator: Operator) -> bool:

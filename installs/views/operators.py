@@ -1,11 +1,16 @@
 """Pages of operators: the list, by cause or as a table, and one operator."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from installs.actions import buttons
 from installs.methods import METHODS
@@ -31,13 +36,23 @@ from installs.queries import operator_detail as detail
 from installs.queries import operators as queries
 from installs.queries.lookup import get_operator
 from installs.queries.operator_detail import pending_plan, repeated_plans
-from installs.queries.operator_table import OPERATORS, operator_lines, operator_page
+from installs.queries.operator_table import (
+    OPERATORS,
+    OperatorLine,
+    operator_lines,
+    operator_page,
+    sorted_rows,
+)
 from installs.queries.operators import finding_of, why
 from installs.state.observation import details_of, diagnose_row
-from olmweb.accounts.roles import may_act
+from olmweb.accounts.account_views import person_of
+from olmweb.accounts.roles import may_act, sign_in_required
+from olmweb.api.formats import fill, stream
+from olmweb.api.lists import StoredRows
 from olmweb.web.context import attention
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
+from olmweb.web.tables import PARAMETER
 
 SPANS_SHOWN = 6
 VIEWS = ("cause", "all")
@@ -170,6 +185,125 @@ class OperatorsForm(FilterForm):
     view = ChoiceFilter(VIEWS)
 
 
+@dataclass(frozen=True, slots=True)
+class ExportRow:
+    """A row of the exported table; `status` and `upgrade` are apart, as on the page."""
+
+    name: str
+    package: str
+    cluster: str
+    kind: str
+    namespace: str
+    managed_namespaces: str
+    status: str
+    why: str
+    version: str
+    upgrade: str
+    channel: str
+    approval: str
+    catalog: str
+    since: datetime | None
+
+
+# Column -> the fields that it is exported as.
+EXPORTED = {
+    "name": ("name", "package"),
+    "path": ("kind",),
+    "managed": ("managed_namespaces",),
+    "health": ("status", "why"),
+    "version": ("version", "upgrade"),
+}
+
+
+@require_safe
+def operator_export(request: HttpRequest) -> HttpResponseBase:
+    """The table as CSV: every matching operator, in its order, with the columns shown."""
+    values = OperatorsForm.read(request.GET)
+    sort, _view = values.pop("sort"), values.pop("view")
+    rows, order = sorted_rows(queries.OperatorFilters(**values), sort)
+    names = [
+        name
+        for column in OPERATORS.view(request, sort).shown
+        for name in EXPORTED.get(column.name, (column.name,))
+    ]
+    chunks = StoredRows(rows, order, _export_rows).chunks(None, None)
+    return stream(chunks, names, "csv", "operators")
+
+
+def _export_rows(operators: Sequence[Operator]) -> list[ExportRow]:
+    return [
+        fill(
+            ExportRow,
+            line.operator,
+            cluster=line.operator.cluster.name,
+            managed_namespaces=line.managed_words,
+            status=line.health,
+            why=line.why,
+            upgrade=line.operator.upgrade if line.has_upgrade else "",
+            approval=line.approval,
+        )
+        for line in operator_lines(operators)
+    ]
+
+
+@require_POST
+@sign_in_required(return_to="installs:operators")
+def operator_columns(request: HttpRequest) -> HttpResponse:
+    """Remembers the shown columns, and leads back to the list with them in its address."""
+    names = request.POST.getlist(PARAMETER)
+    OPERATORS.remember(person_of(request), names)
+    params = request.GET.copy()
+    params.setlist(PARAMETER, list(OPERATORS.read(names)))
+    return redirect(f"{reverse('installs:operators')}?{params.urlencode()}")
+
+
+class RowAction(NamedTuple):
+    """An entry of the menu of a row."""
+
+    words: str
+    url: str
+
+
+def _row_actions(request: HttpRequest, lines: Sequence[OperatorLine]) -> dict[int, list[RowAction]]:
+    """Id of an operator -> the actions on it that the person may take; at most one query beside
+    those of the role."""
+    if not may_act(request.user)[0]:
+        return {}
+    refused = buttons.refused_verbs(request.user, [line.operator for line in lines])
+    menus = {}
+    for line in lines:
+        row, off = line.operator, refused.get(line.operator.pk, frozenset())
+        menus[row.pk] = [
+            RowAction(verb.capitalize(), url)
+            for verb, url in _addresses(line).items()
+            if verb not in off
+        ]
+    return menus
+
+
+def _addresses(line: OperatorLine) -> dict[str, str]:
+    """Verb -> address of its form, of the actions that the state of the operator allows."""
+    row, details = line.operator, details_of(line.operator)
+    method = METHODS.get(row.kind)
+    if method is None:
+        return {}
+    waits = row.health == Health.NEEDS_APPROVAL
+    key = (row.cluster.name, row.kind, row.namespace or "-", row.name)
+    first = row.kind == "Subscription" and waits and not details.get("installed_csv")
+    found = {}
+    if waits and details.get("plan"):
+        namespace = str(details.get("plan_namespace") or row.namespace)
+        found["approve"] = reverse(
+            "installs:approve", args=(row.cluster.name, namespace, details["plan"])
+        )
+    if method.upgradable and not first:
+        found["upgrade"] = reverse("installs:upgrade", args=key)
+    if row.health in NEEDS_ATTENTION and not waits:
+        found["retry"] = reverse("installs:retry", args=key)
+    found["remove"] = reverse("installs:remove", args=key)
+    return found
+
+
 @require_safe
 def operator_list(request: HttpRequest) -> HttpResponse:
     """By cause when an operator needs attention and nothing is filtered, else the table."""
@@ -180,7 +314,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
     if (answer := unchanged(request, token)) is not None:
         return answer
     view = chosen or _default_view(request, filters)
-    facets = queries.facets()
+    facets, total = queries.facets(filters)
     alone = () if len(facets["cluster"]) > 1 else ("cluster",)
     context = {
         "filters": filters,
@@ -199,9 +333,15 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         ]
         context |= {"causes": blocks, "total": sum(cause.count for cause in causes)}
     else:
-        page = operator_page(filters, sort=sort, cursor=request.GET.get("cursor", ""))
+        page = operator_page(filters, total=total, sort=sort, cursor=request.GET.get("cursor", ""))
         rows = operator_lines(page.rows)
-        context |= {"page": page, "rows": rows, "total": page.total}
+        menus = _row_actions(request, rows)
+        context |= {
+            "page": page,
+            "rows": [(row, menus.get(row.operator.pk)) for row in rows],
+            "menus": any(menus.values()),
+            "total": total,
+        }
     return render_live(
         request, "installs/operators.html", context, token=token, topics=("clusters",)
     )

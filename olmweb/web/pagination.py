@@ -42,11 +42,15 @@ class KeysetPage(Generic[Row]):
     total: int
 
 
-def paginate(queryset: QuerySet[Row], order: Sequence[str], *, cursor: str = "") -> KeysetPage[Row]:
-    """One page of `queryset`. Two queries. Raises BadCursor."""
+def paginate(
+    queryset: QuerySet[Row], order: Sequence[str], *, cursor: str = "", total: int | None = None
+) -> KeysetPage[Row]:
+    """One page of `queryset`. Two queries, one where the caller knows the total. Raises
+    BadCursor."""
     seal = f"{queryset.model._meta.label} {' '.join(order)}"
     start = read_cursor(cursor, seal) if cursor else None
-    total = queryset.count()
+    if total is None:
+        total = queryset.count()
     rows = list(rows_after(queryset, order, start)[: PAGE_SIZE + 1])
     page, rest = rows[:PAGE_SIZE], rows[PAGE_SIZE:]
     following = write_cursor(key_of(page[-1], order), seal) if rest else ""

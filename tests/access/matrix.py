@@ -48,6 +48,8 @@ PAGES: dict[str, dict[str, str]] = {
     f"{_CATALOG}/sync": {"POST": "sync"},
     f"{_CATALOG}/cancel": {"POST": "sync"},
     "/operators/": _READ,
+    "/operators/export.csv": _READ,
+    "/operators/columns": {"POST": "account"},
     _OPERATOR: _READ,
     f"{_OPERATOR}/remove": {"GET": "act", "POST": "act"},
     f"{_OPERATOR}/upgrade": {"GET": "act", "POST": "act"},

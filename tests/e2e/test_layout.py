@@ -2,6 +2,8 @@
 
 import pytest
 
+from installs.queries.operator_table import OPERATORS
+
 pytestmark = pytest.mark.e2e
 
 
@@ -14,3 +16,29 @@ def test_the_button_of_the_audit_stands_on_the_line_of_what_it_is_about(new_page
     assert select
     assert button
     assert abs(select["y"] + select["height"] / 2 - button["y"] - button["height"] / 2) < 2
+
+
+@pytest.mark.parametrize("width", [1440, 1280, 390])
+def test_the_table_of_operators_fits_its_room_with_every_column(new_page, width: int) -> None:
+    page = new_page(viewport={"width": width, "height": 900})
+    columns = "&".join(f"columns={name}" for name in OPERATORS.names)
+    page.goto(f"/operators/?view=all&{columns}")
+    table = page.get_by_role("table", name="Installed operators")
+    table.wait_for()
+    room = "table => [table.scrollWidth, table.parentElement.clientWidth]"
+    needed, there = table.evaluate(room)
+    assert needed <= there
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_row_menu_and_the_columns_are_reached_by_keyboard(new_page) -> None:
+    page = new_page(viewport={"width": 1280, "height": 900})
+    page.goto("/operators/?view=all")
+    columns = page.locator("#columns > summary")
+    columns.focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Channel", exact=True).uncheck()
+    page.get_by_role("button", name="Show columns").press("Enter")
+    page.wait_for_url("**columns=name**")
+    assert page.get_by_role("columnheader", name="Channel").count() == 0
+    assert page.get_by_role("columnheader", name="Catalog").count() == 1

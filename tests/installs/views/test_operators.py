@@ -247,7 +247,7 @@ def test_every_path_has_its_row_its_namespace_and_its_available_version(
     page = assert_page(reader.get("/operators/", {"view": "all", "sort": "path"}))
     assert names(page) == ["mongodb.v0.3.0", "fine", "grafana", "loki"]
     assert "ClusterServiceVersion Without Subscription" in page.text
-    row = "loki Subscription openshift-operators – Healthy 2.0.0 stable Automatic"
+    row = "loki Subscription openshift-operators Healthy 2.0.0 stable Automatic"
     assert f"{row} community-operators" in page.text
     assert "1.0.0 1.1.0 needs approval" in page.text
     only = assert_page(reader.get("/operators/", {"view": "all", "kind": "Subscription"}))
