@@ -123,7 +123,7 @@ def operator_page(
 
 def sorted_rows(filters: OperatorFilters, sort: str) -> tuple[QuerySet[Operator], tuple[str, ...]]:
     """(the matching operators, with what their order needs, the order of olmweb.web.pagination)."""
-    rows = operators_matching(filters).defer("conditions")
+    rows = operators_matching(filters).defer("conditions", "facts")
     column = sort.removeprefix("-") or OPERATORS.sorted_by
     if column == "approval":
         rows = rows.annotate(approval=_APPROVAL)

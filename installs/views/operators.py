@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from catalogs.views.presenters import icon_url
 from installs.actions import buttons
 from installs.methods import METHODS
 from installs.models import NEEDS_ATTENTION, Health, Operator
@@ -257,38 +258,48 @@ def operator_columns(request: HttpRequest) -> HttpResponse:
     return redirect(f"{reverse('installs:operators')}?{params.urlencode()}")
 
 
-class RowAction(NamedTuple):
-    """An entry of the menu of a row."""
+class Row(NamedTuple):
+    """A row of the table: its line, the address of its page, of its icon (empty without one), and
+    its menu, words to address."""
 
-    words: str
+    line: OperatorLine
     url: str
+    icon_url: str
+    menu: dict[str, str]
 
 
-def _row_actions(request: HttpRequest, lines: Sequence[OperatorLine]) -> dict[int, list[RowAction]]:
-    """Id of an operator -> the actions on it that the person may take; at most one query beside
-    those of the role."""
-    if not may_act(request.user)[0]:
-        return {}
-    refused = buttons.refused_verbs(request.user, [line.operator for line in lines])
-    menus = {}
+def _rows(request: HttpRequest, operators: Sequence[Operator]) -> list[Row]:
+    """The rows with the actions that the person may take; at most four queries beside those of the
+    role."""
+    lines = operator_lines(operators)
+    acts, _why_not = may_act(request.user)
+    refused = buttons.refused_verbs(request.user, operators) if acts else {}
+    rows = []
     for line in lines:
-        row, off = line.operator, refused.get(line.operator.pk, frozenset())
-        menus[row.pk] = [
-            RowAction(verb.capitalize(), url)
-            for verb, url in _addresses(line).items()
-            if verb not in off
-        ]
-    return menus
+        row = line.operator
+        url = reverse(
+            "installs:operator",
+            args=(row.cluster.name, row.kind, row.namespace or "-", row.name),
+        )
+        menu = {}
+        if acts:
+            off = refused.get(row.pk, frozenset())
+            menu = {
+                verb.capitalize(): address
+                for verb, address in _actions(row, url).items()
+                if verb not in off
+            }
+        rows.append(Row(line, url, icon_url(line.icon) if line.icon else "", menu))
+    return rows
 
 
-def _addresses(line: OperatorLine) -> dict[str, str]:
-    """Verb -> address of its form, of the actions that the state of the operator allows."""
-    row, details = line.operator, details_of(line.operator)
-    method = METHODS.get(row.kind)
+def _actions(row: Operator, url: str) -> dict[str, str]:
+    """Verb -> address of its form, of the actions that the state of the operator allows; `url` is
+    that of its page, which the routes of its actions begin with."""
+    method, details = METHODS.get(row.kind), details_of(row)
     if method is None:
         return {}
     waits = row.health == Health.NEEDS_APPROVAL
-    key = (row.cluster.name, row.kind, row.namespace or "-", row.name)
     first = row.kind == "Subscription" and waits and not details.get("installed_csv")
     found = {}
     if waits and details.get("plan"):
@@ -297,10 +308,10 @@ def _addresses(line: OperatorLine) -> dict[str, str]:
             "installs:approve", args=(row.cluster.name, namespace, details["plan"])
         )
     if method.upgradable and not first:
-        found["upgrade"] = reverse("installs:upgrade", args=key)
+        found["upgrade"] = f"{url}/upgrade"
     if row.health in NEEDS_ATTENTION and not waits:
-        found["retry"] = reverse("installs:retry", args=key)
-    found["remove"] = reverse("installs:remove", args=key)
+        found["retry"] = f"{url}/retry"
+    found["remove"] = f"{url}/remove"
     return found
 
 
@@ -334,12 +345,11 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         context |= {"causes": blocks, "total": sum(cause.count for cause in causes)}
     else:
         page = operator_page(filters, total=total, sort=sort, cursor=request.GET.get("cursor", ""))
-        rows = operator_lines(page.rows)
-        menus = _row_actions(request, rows)
+        rows = _rows(request, page.rows)
         context |= {
             "page": page,
-            "rows": [(row, menus.get(row.operator.pk)) for row in rows],
-            "menus": any(menus.values()),
+            "rows": rows,
+            "menus": any(row.menu for row in rows),
             "total": total,
         }
     return render_live(

@@ -8,15 +8,16 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlencode
 
 import yaml as pyyaml
 from django import template
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest
 from django.template.defaultfilters import date as format_date
 from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from olmweb.web import pages
@@ -266,6 +267,22 @@ def table_head(context: dict[str, Any], table: TableView) -> dict[str, Any]:
     return {"heads": heads}
 
 
+@register.simple_tag
+def row_menu(id: int, name: str, entries: Mapping[str, str]) -> SafeString:
+    """The menu of a row of a table: words -> address. `name` is that of the row, for screen
+    readers. No template, as lists have one in every row."""
+    return format_html(
+        '<details class="olm-menu" id="menu-{}"><summary aria-label="Actions for {}">{}</summary>'
+        '<ul class="olm-menu-list olm-menu-end">{}</ul></details>',
+        id,
+        name,
+        icon("kebab"),
+        format_html_join(
+            "", '<li><a href="{}">{}</a></li>', ((url, words) for words, url in entries.items())
+        ),
+    )
+
+
 @register.simple_block_tag
 def alert(content: str, tone: str, icon: str = "", css: str = "") -> SafeString:
     """`{% alert "warning" icon="sync" css="" %}title{% alert_text %}text{% endalert %}`.
@@ -299,17 +316,16 @@ def query(context: dict[str, Any], **changes: object) -> str:
     Names that are no Python identifiers don't occur; a list sets several values.
     """
     request: HttpRequest = context["request"]
-    params: QueryDict = request.GET.copy()
-    for gone in ("cursor", "rev"):
-        params.pop(gone, None)
+    # No copy of the QueryDict: lists call this for every row, and it copies deeply.
+    params = {name: values for name, values in request.GET.lists() if name not in ("cursor", "rev")}
     for name, value in changes.items():
         if value is None or value == "":
             params.pop(name, None)
         elif isinstance(value, list | tuple):
-            params.setlist(name, [str(item) for item in value])
+            params[name] = [str(item) for item in value]
         else:
-            params[name] = str(value)
-    encoded = params.urlencode()
+            params[name] = [str(value)]
+    encoded = urlencode(params, doseq=True)
     return f"?{encoded}" if encoded else "?"
 
 

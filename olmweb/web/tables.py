@@ -88,10 +88,12 @@ class TableView:
     shown: tuple[Column, ...]
     sort: str
     in_address: bool
-    shows: dict[str, bool] = field(init=False)  # name -> True, for templates
+    # Name -> whether it is shown, of every column: a name that a template can't resolve is slow.
+    shows: dict[str, bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shows", {column.name: True for column in self.shown})
+        shows = {column.name: column in self.shown for column in self.table.columns}
+        object.__setattr__(self, "shows", shows)
 
     def heads(self) -> Iterator[tuple[Column, str]]:
         """(column, its `aria-sort`, empty where another column sorts) of the shown columns."""
