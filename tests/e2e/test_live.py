@@ -71,10 +71,13 @@ def test_a_page_at_rest_asks_once_and_is_then_told_by_events(new_page, cluster) 
     page = new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    with page.expect_response(
-        lambda answer: "rev=" in answer.url and answer.status == 204, timeout=30_000
-    ) as unchanged:
-        page.goto(f"/operators/?view=all&q={NAME}")
+    for _ in range(5):  # the cluster may still change, by the test before
+        asked.clear()
+        with page.expect_response(lambda answer: "rev=" in answer.url) as unchanged:
+            page.goto(f"/operators/?view=all&q={NAME}")
+        if unchanged.value.status == 204:
+            break
+    assert unchanged.value.status == 204
     assert unchanged.value.headers.get("content-length", "0") == "0"
     # Told with it: when the cluster was last heard from, which the masthead counts from.
     assert "olm:seen" in unchanged.value.headers["hx-trigger"]
