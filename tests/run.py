@@ -1,8 +1,8 @@
 """Runs the test suites: `make test` (python -m tests.run) and `make unit` (with --unit).
 
-`make test` runs the suite on SQLite, on PostgreSQL, on the real components, and in the browser; all
-must pass. A component that is missing is named in one line; with OLMWEB_TEST_REQUIRE naming it, its
-absence fails the run. The runs follow each other: at the same time they would keep the components
+`make test` runs the suite on SQLite, on PostgreSQL, on the real components, in the browser, and
+while processes are killed; all must pass. A component that is missing is named in one line; with
+OLMWEB_TEST_REQUIRE naming it, its absence fails the run. The runs follow each other: at the same time they would keep the components
 busy and exceed their time limits.
 
 `make unit` runs the tests that need no database, server, process or real catalog, with fewer
@@ -18,7 +18,7 @@ from tests.services import HOW_TO_GET, postgres, postgres_bin, required
 
 # Browser journeys start the product itself with its own database, and what the real components do
 # does not depend on ours: once is enough.
-EVERYWHERE = "not e2e and not peers"
+EVERYWHERE = "not e2e and not peers and not soak"
 # A test that asks no database has nothing to say about a second one.
 ASKING = f"{EVERYWHERE} and database"
 
@@ -64,6 +64,7 @@ def main() -> int:
     # Browsers keep the cores busy: more than two at a time wait for each other beyond their limits.
     journeys = ["-n", "2", *by_file, "-m", "e2e", "-p", "no:randomly", *extra]
     failed.append(run_pytest("browser journeys", *journeys))
+    failed.append(run_pytest("processes killed during actions", "-q", "-m", "soak", *extra))
     return 1 if any(failed) else 0
 
 

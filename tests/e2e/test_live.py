@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, Response, expect
 
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import NotFound
@@ -34,6 +34,20 @@ def cluster(product: Product) -> Iterator[KubeClient]:
         yield client
         with suppress(NotFound):
             client.delete(PLATFORM_OPERATORS, VERSION, NAME)
+
+
+def open_at_rest(page: Page, asked: list[str] | None = None) -> Response:
+    """Opens the list, again while the change of an earlier test still arrives, and returns the
+    answer that nothing changed since. `asked` is emptied before each time."""
+    for _ in range(5):
+        if asked is not None:
+            asked.clear()
+        with page.expect_response(lambda answer: "rev=" in answer.url) as answer:
+            page.goto(f"/operators/?view=all&q={NAME}")
+        if answer.value.status == 204:
+            break
+    assert answer.value.status == 204
+    return answer.value
 
 
 def test_an_open_list_shows_what_comes_and_goes_without_a_reload(new_page, cluster) -> None:
@@ -71,16 +85,10 @@ def test_a_page_at_rest_asks_once_and_is_then_told_by_events(new_page, cluster) 
     page = new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    for _ in range(5):  # the cluster may still change, by the test before
-        asked.clear()
-        with page.expect_response(lambda answer: "rev=" in answer.url) as unchanged:
-            page.goto(f"/operators/?view=all&q={NAME}")
-        if unchanged.value.status == 204:
-            break
-    assert unchanged.value.status == 204
-    assert unchanged.value.headers.get("content-length", "0") == "0"
+    answer = open_at_rest(page, asked)
+    assert answer.headers.get("content-length", "0") == "0"
     # Told with it: when the cluster was last heard from, which the masthead counts from.
-    assert "olm:seen" in unchanged.value.headers["hx-trigger"]
+    assert "olm:seen" in answer.headers["hx-trigger"]
     streams = [url for url in asked if "/events/" in url]
     assert [url.partition("?")[2] for url in streams] == ["of=clusters"]
     asked.clear()
@@ -106,8 +114,7 @@ def test_a_reader_at_work_is_not_interrupted_and_sees_the_change_afterwards(
     new_page, cluster
 ) -> None:
     page = new_page()
-    with page.expect_response(lambda answer: "rev=" in answer.url):
-        page.goto(f"/operators/?view=all&q={NAME}")
+    open_at_rest(page)
     page.evaluate("() => getSelection().selectAllChildren(document.querySelector('#live'))")
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME))
     with page.expect_event("request", lambda request: "rev=" in request.url, timeout=30_000):

@@ -9,7 +9,7 @@ from tests.conftest import need
 from tests.services import postgres_bin
 from tests.soak.run import DIFFERENT, DOUBLED, ENDED, LOST, SHORT, SURPLUS, soak
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = pytest.mark.soak
 
 
 def test_actions_are_carried_out_once_while_processes_are_killed() -> None:
