@@ -2,8 +2,8 @@
 
 `make test` runs the suite on SQLite, on PostgreSQL, on the real components, in the browser, and
 while processes are killed; all must pass. A component that is missing is named in one line; with
-OLMWEB_TEST_REQUIRE naming it, its absence fails the run. The runs follow each other: at the same time they would keep the components
-busy and exceed their time limits.
+OLMWEB_TEST_REQUIRE naming it, its absence fails the run. The runs follow each other: at the same
+time they would keep the components busy and exceed their time limits.
 
 `make unit` runs the tests that need no database, server, process or real catalog, with fewer
 examples of each property.

@@ -22,7 +22,8 @@ function inUse(element) {
   const selection = document.getSelection();
   const selecting =
     selection && !selection.isCollapsed && element.contains(selection.anchorNode);
-  return selecting || element.querySelector("input[type=checkbox]:checked");
+  const boxes = [...element.querySelectorAll("input[type=checkbox]")];
+  return selecting || boxes.some((box) => box.checked !== box.defaultChecked);
 }
 
 function ask() {

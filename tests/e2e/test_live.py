@@ -36,18 +36,24 @@ def cluster(product: Product) -> Iterator[KubeClient]:
             client.delete(PLATFORM_OPERATORS, VERSION, NAME)
 
 
-def open_at_rest(page: Page, asked: list[str] | None = None) -> Response:
-    """Opens the list, again while the change of an earlier test still arrives, and returns the
-    answer that nothing changed since. `asked` is emptied before each time."""
+def open_at_rest(page: Page) -> tuple[Response, list[str]]:
+    """Opens the list, again while the change of an earlier test still arrives.
+
+    Returns the answer that nothing has changed since, and the addresses requested until then. In
+    the following 4 s, of three polls, the page requested nothing.
+    """
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     for _ in range(5):
-        if asked is not None:
-            asked.clear()
+        asked.clear()
         with page.expect_response(lambda answer: "rev=" in answer.url) as answer:
             page.goto(f"/operators/?view=all&q={NAME}")
-        if answer.value.status == 204:
-            break
-    assert answer.value.status == 204
-    return answer.value
+        loaded = list(asked)
+        asked.clear()
+        page.wait_for_timeout(4_000)
+        if answer.value.status == 204 and not asked:
+            return answer.value, loaded
+    raise AssertionError(f"the page is never at rest: {asked}")
 
 
 def test_an_open_list_shows_what_comes_and_goes_without_a_reload(new_page, cluster) -> None:
@@ -83,18 +89,15 @@ def test_a_fold_that_the_reader_opened_stays_open_when_the_list_changes(new_page
 
 def test_a_page_at_rest_asks_once_and_is_then_told_by_events(new_page, cluster) -> None:
     page = new_page()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    answer = open_at_rest(page, asked)
+    answer, loaded = open_at_rest(page)
     assert answer.headers.get("content-length", "0") == "0"
     # Told with it: when the cluster was last heard from, which the masthead counts from.
     assert "olm:seen" in answer.headers["hx-trigger"]
-    streams = [url for url in asked if "/events/" in url]
+    streams = [url for url in loaded if "/events/" in url]
     assert [url.partition("?")[2] for url in streams] == ["of=clusters"]
-    asked.clear()
-    page.wait_for_timeout(4_000)  # three polls
-    assert asked == []
 
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME))
     cluster.apply(PLATFORM_OPERATORS, VERSION, MANIFEST, field_manager="terminal")
     expect(row).to_be_visible(timeout=steps.SEEN_MS)
