@@ -1,22 +1,23 @@
-"""Admin of catalogs. Only catalogs of no cluster can be edited: a sync writes all other rows."""
+"""Admin of catalogs and image inspections. Only catalogs of no cluster can be edited: a sync writes
+all others."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
+from django.urls import reverse
 
-from catalogs import models
-from catalogs.models import Catalog
+from catalogs.models import BundleInspection, Catalog
 from catalogs.sources import own_catalogs
 from catalogs.sources.base import SourceError
 from catalogs.sources.own_catalogs import check_name, check_source, forget_source
 from catalogs.sync.progress import request_sync
 from olmweb.accounts.roles import SYNC, may
-from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin
+from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin, filter_by
 
 if TYPE_CHECKING:
     CatalogForm = forms.ModelForm[Catalog]
@@ -24,11 +25,14 @@ else:  # generic for the type checker only
     CatalogForm = forms.ModelForm
 
 
+KIND_OF_SOURCE = "kind of source"
+
+
 class OwnCatalogForm(CatalogForm):
     """A catalog of no cluster."""
 
     source_kind = forms.ChoiceField(
-        label="Kind",
+        label=KIND_OF_SOURCE.capitalize(),
         choices=[
             (own_catalogs.FILE, "File, folder or tar on this server"),
             (own_catalogs.URL, "URL"),
@@ -73,21 +77,49 @@ def _field(check: Callable[..., None], *values: str) -> None:
 
 @admin.register(Catalog)
 class CatalogAdmin(ReadOnlyAdmin):
+    about = "Catalogs of clusters, and those added here: files, URLs and images."
     form = OwnCatalogForm
-    list_display = (
-        *("slug", "cluster", "source_kind", "state", "revision", "package_count"),
-        *("bundle_count", "problem_count", "synced_at", "error_code"),
+    hidden = (
+        *("access_methods", "resolved_digest", "base_url", "conditions", "synced_digest"),
+        *("last_modified", "content_hash", "derivation", "error_code", "last_cost"),
     )
-    list_filter = ("state", "source_kind", "cluster")
-    search_fields = ("name", "slug")
+    labels = {
+        "slug": "name in addresses",
+        "access_method": "access method in use",
+        "package_count": "packages",
+        "channel_count": "channels",
+        "bundle_count": "bundles",
+        "problem_count": "problems",
+        "sync_requested_at": "sync requested",
+        "checked_at": "last attempt",
+        "synced_at": "last successful sync",
+        "changed_at": "content changed",
+        "error_text": "problem",
+        "error_hint": "what to do",
+    }
+    list_display = (
+        *("name", "namespace", "cluster", "kind", "state", "package_count"),
+        *("synced_at", "error_text"),
+    )
+    list_filter = ("state", filter_by("source_kind", KIND_OF_SOURCE), "cluster")
+    search_fields = ("name", "slug", "source")
     list_select_related = ("cluster",)
     actions = ("sync_now",)
+
+    @admin.display(description=KIND_OF_SOURCE, ordering="source_kind")
+    def kind(self, row: Catalog) -> str:
+        """Spelled as Kubernetes does."""
+        return row.source_kind
+
+    def view_on_site(self, row: Catalog) -> str:
+        return reverse("catalogs:catalog", args=[row.cluster_name, row.slug])
 
     @admin.action(description="Sync now", permissions=["sync"])
     def sync_now(self, request: HttpRequest, queryset: QuerySet[Catalog]) -> None:
         for catalog in queryset:
             request_sync(catalog.pk)
-        messages.success(request, f"Sync of {len(queryset)} catalog(s) was asked for.")
+        count = len(queryset)
+        messages.success(request, f"Sync of {count} catalog{pluralize(count)} requested.")
 
     def has_sync_permission(self, request: HttpRequest) -> bool:
         return may(request.user, SYNC)
@@ -106,7 +138,12 @@ class CatalogAdmin(ReadOnlyAdmin):
         return [str(catalog) for catalog in objs], {}, set(), []
 
     def get_fields(self, request: HttpRequest, obj: Catalog | None = None) -> list[Any]:
-        return super().get_fields(request, obj) if obj else list(OwnCatalogForm.Meta.fields)
+        if obj is None:
+            return list(OwnCatalogForm.Meta.fields)
+        names = super().get_fields(request, obj)
+        if self.has_change_permission(request, obj):
+            return names
+        return ["kind" if name == "source_kind" else name for name in names]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Catalog | None = None) -> list[Any]:
         if obj is None:
@@ -131,126 +168,23 @@ def _is_own(catalog: Catalog | None) -> bool:
     )
 
 
-_register = partial(admin.site.register, admin_class=ReadOnlyAdmin)
-_register(
-    models.CatalogRevision,
-    list_display=("catalog", "number", "created_at", "content_hash"),
-    search_fields=("catalog__slug", "digest"),
-    list_select_related=("catalog__cluster",),
-)
-_register(
-    models.CatalogChange,
-    list_display=("revision", "kind", "package", "subject", "before", "after"),
-    list_filter=("kind",),
-    search_fields=("package", "subject"),
-    list_select_related=("revision__catalog__cluster",),
-)
-_register(
-    models.Icon,
-    list_display=("sha256", "media_type"),
-    hidden=("data",),
-    list_filter=("media_type",),
-    search_fields=("sha256",),
-)
-_register(
-    models.Package,
-    list_display=("name", "catalog", "default_channel", "head_version", "provider", "deprecated"),
-    list_filter=("deprecated", "catalog"),
-    search_fields=("name", "display_name", "provider"),
-    list_select_related=("catalog__cluster",),
-)
-_register(
-    models.PackageText,
-    list_display=("package",),
-    hidden=("description_html",),
-    search_fields=("package__name",),
-    list_select_related=("package",),
-)
-_register(
-    models.PackageSearch,
-    list_display=("package",),
-    search_fields=("package__name",),
-    list_select_related=("package",),
-)
-_register(
-    models.PackageOutline,
-    list_display=("package", "catalog", "first", "last"),
-    hidden=("data",),
-    search_fields=("package",),
-    list_select_related=("catalog__cluster",),
-)
-_register(
-    models.Channel,
-    list_display=("name", "package", "head", "is_default", "deprecated", "entry_count"),
-    list_filter=("is_default", "deprecated"),
-    search_fields=("name", "package__name"),
-    list_select_related=("package",),
-)
-_register(
-    models.ChannelEntry,
-    list_display=("name", "channel", "replaces", "skip_range"),
-    search_fields=("name", "channel__package__name"),
-    list_select_related=("channel",),
-)
-_register(
-    models.Bundle,
-    list_display=("name", "package", "version", "deprecated", "released_at"),
-    list_filter=("deprecated",),
-    search_fields=("name", "package__name"),
-    list_select_related=("package",),
-)
-_register(
-    models.BundleGVK,
-    list_display=("kind", "group", "version", "bundle", "required"),
-    list_filter=("required",),
-    search_fields=("kind", "group", "bundle__name"),
-    list_select_related=("bundle",),
-)
-_register(
-    models.RelatedImage,
-    list_display=("image", "name", "bundle"),
-    search_fields=("image", "bundle__name"),
-    list_select_related=("bundle",),
-)
-_register(
-    models.Blob, list_display=("sha256", "size", "pack_id", "start"), search_fields=("sha256",)
-)
-_register(models.BlobPack, list_display=("id", "size"), hidden=("data",))
-_register(
-    models.BlobRef,
-    list_display=("schema", "name", "package", "catalog", "ordinal"),
-    search_fields=("name", "package", "schema"),
-    list_select_related=("catalog__cluster", "blob"),
-)
-_register(
-    models.ContentProblem,
-    list_display=("package", "subject", "severity", "code", "catalog"),
-    list_filter=("severity", "code", "catalog"),
-    search_fields=("package", "subject", "message"),
-    list_select_related=("catalog__cluster",),
-)
-_register(
-    models.BundleInspection,
-    list_display=("image", "state", "asked_by", "asked_at", "finished_at", "error_code"),
-    list_filter=("state", "error_code"),
-    search_fields=("image",),
-)
-_register(
-    models.BundleManifests,
-    list_display=("digest", "size", "objects_held"),
-    hidden=("data",),
-    search_fields=("digest",),
-)
-_register(
-    models.Prediction,
-    list_display=("package", "bundle", "path", "target", "cluster", "verdict", "rule", "chosen"),
-    list_filter=("verdict", "path", "chosen", "cluster"),
-    search_fields=("package__name", "rule"),
-    list_select_related=("package", "bundle", "cluster"),
-)
-_register(
-    models.PredictionRun,
-    list_display=("catalog", "cluster", "revision", "rules_version", "at"),
-    list_filter=("cluster",),
-    list_select_related=("catalog__cluster", "cluster"),
-)
+@admin.register(BundleInspection)
+class BundleInspectionAdmin(ReadOnlyAdmin):
+    about = "Bundle images that people had inspected, and those that wait for a worker."
+    hidden = ("error_code",)
+    labels = {
+        "manifests": "contents",
+        "asked_by": "requested by",
+        "asked_at": "requested",
+        "started_at": "started",
+        "next_attempt_at": "next attempt",
+        "waits": "waits for the registry",
+        "finished_at": "finished",
+        "done": "bytes done",
+        "total": "bytes in total",
+        "error_text": "problem",
+        "error_hint": "what to do",
+    }
+    list_display = ("image", "state", "asked_by", "asked_at", "finished_at", "error_text")
+    list_filter = ("state", "asked_at")
+    search_fields = ("image", "asked_by")

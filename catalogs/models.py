@@ -274,6 +274,9 @@ class PackageSearch(models.Model):
     provided_before = models.JSONField(default=list)  # GROUP/KIND of other bundles only
     repositories = models.JSONField(default=list)  # of bundle images and related images
 
+    class Meta:
+        verbose_name_plural = "package searches"
+
     def __str__(self) -> str:
         return str(self.package_id)
 
@@ -325,6 +328,7 @@ class ChannelEntry(models.Model):
     skip_range = models.CharField(max_length=500, blank=True)
 
     class Meta:
+        verbose_name_plural = "channel entries"
         ordering = ("channel", "ordinal")
 
     def __str__(self) -> str:
@@ -406,6 +410,7 @@ class BundleGVK(models.Model):
     required = models.BooleanField(default=False)  # False: provided
 
     class Meta:
+        verbose_name = "provided or required API"
         ordering = ("group", "kind", "version")
         indexes = (models.Index(fields=("group", "kind", "required")),)
 
@@ -530,6 +535,7 @@ class BundleInspection(models.Model):
     error_hint = models.TextField(blank=True)
 
     class Meta:
+        verbose_name = "image inspection"
         ordering = ("-asked_at", "-id")
 
     def __str__(self) -> str:

@@ -1,141 +1,170 @@
-"""Admin of what clusters said and people asked for: a record, so everything is read-only.
+"""Admin of the allow rules, and of what people requested and was reported, which is read-only.
 
 A notification that did not arrive can be sent again.
 """
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
+from django.urls import reverse
 
 from installs.actions.authority import rule_problem
 from installs.models import (
-    AccessAnswer,
     Action,
     ActionBatch,
-    ActionKey,
     AllowRule,
-    ClusterInventory,
-    ClusterOperator,
-    ClusterOperatorMember,
-    Component,
     CopyReport,
-    CRDState,
-    Event,
     InstallRequest,
     Notification,
     Operator,
-    OperatorReference,
-    Transition,
     UnknownMessage,
 )
 from installs.notifications.select import send_again
-from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin
+from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin, filter_by, labelled
+
+if TYPE_CHECKING:
+    RuleForm = forms.ModelForm[AllowRule]
+else:  # generic for the type checker only
+    RuleForm = forms.ModelForm
 
 TEXT = 200  # characters of a message in a list
+METHOD = "install method"
+BY_METHOD = filter_by("path", METHOD)
 
-READ_ONLY: dict[type[Model], dict[str, Any]] = {
-    Operator: {
-        "list_display": (
-            *("name", "kind", "namespace", "cluster", "health"),
-            *("finding", "version", "since"),
-        ),
-        "list_filter": ("health", "kind", "cluster", "finding"),
-        "search_fields": ("name", "package", "reason"),
-    },
-    Component: {
-        "list_display": (
-            *("name", "kind", "namespace", "cluster", "operator"),
-            *("phase", "observed_at"),
-        ),
-        "list_filter": ("kind", "cluster"),
-        "search_fields": ("name", "owner_name"),
-    },
-    ClusterOperator: {
-        "list_display": ("name", "cluster", "available", "progressing", "degraded", "aggregated"),
-        "list_filter": ("available", "degraded", "aggregated", "cluster"),
-        "search_fields": ("name", "reason"),
-    },
-    ClusterOperatorMember: {
-        "list_display": ("name", "reason", "cluster_operator", "operator"),
-        "search_fields": ("name", "reason"),
-    },
-    Transition: {
-        "list_display": ("at", "cluster", "kind", "name", "type", "to_status", "to_reason"),
-        "list_filter": ("kind", "type", "cluster"),
-        "search_fields": ("name", "to_reason"),
-        "date_hierarchy": "at",
-    },
-    AccessAnswer: {
-        "list_display": ("user", "cluster", "verb", "kind", "namespace", "allowed", "checked_at"),
-        "list_filter": ("allowed", "kind", "verb", "cluster"),
-        "search_fields": ("user__username", "namespace"),
-    },
-    Action: {
-        "list_display": ("created_at", "verb", "path", "name", "cluster", "state", "as_user"),
-        "list_filter": ("state", "verb", "cluster"),
-        "search_fields": ("name", "package", "as_user"),
-        "date_hierarchy": "created_at",
-    },
-    ActionKey: {
-        "list_display": ("key", "user", "action"),
-        "search_fields": ("key", "user__username"),
-    },
-    ActionBatch: {
-        "list_display": ("created_at", "path", "cluster", "user", "stopped_at", "stopped_by"),
-        "list_filter": ("path", "cluster"),
-        "date_hierarchy": "created_at",
-    },
-    InstallRequest: {
-        "list_display": ("created_at", "package", "version", "path", "cluster", "user", "state"),
-        "list_filter": ("state", "path", "cluster"),
-        "search_fields": ("package", "reason", "user__username"),
-        "date_hierarchy": "created_at",
-    },
-    OperatorReference: {
-        "list_display": ("operator", "kind", "namespace", "name"),
-        "list_filter": ("kind",),
-        "search_fields": ("name", "operator__name"),
-    },
-    CRDState: {
-        "list_display": (
-            *("name", "cluster", "served", "stored", "owner_kind"),
-            *("owner_name", "finding"),
-        ),
-        "list_filter": ("finding", "owner_kind", "cluster"),
-        "search_fields": ("name", "served_kind", "owner_name"),
-    },
-    Event: {
-        "list_display": (
-            *("last_at", "cluster", "kind", "namespace", "name", "type", "reason", "count"),
-            "source",
-        ),
-        "list_filter": ("type", "kind", "cluster"),
-        "search_fields": ("name", "reason", "message"),
-        "date_hierarchy": "last_at",
-    },
-    ClusterInventory: {
-        "list_display": ("cluster", "read_at"),
-    },
-}
-for model, options in READ_ONLY.items():
-    admin.site.register(model, ReadOnlyAdmin, **options)
+
+@admin.register(Operator)
+class OperatorAdmin(ReadOnlyAdmin):
+    about = "Operators of all clusters, as of the last sync of each."
+    hidden = (
+        *("uid", "resource_version", "generation", "digest", "conditions", "details", "facts"),
+        *("broken_kind", "broken_name"),
+    )
+    labels = {
+        "kind": METHOD,
+        "created_at": "created",
+        "deleting": "being deleted",
+        "observed_at": "last change",
+        "catalog_namespace": "namespace of the catalog",
+        "version_asked": "requested version",
+        "finding": "cause",
+        "upgrade": "available upgrade",
+        "upgrade_held": "why it is not upgraded",
+    }
+    list_display = ("name", "namespace", "cluster", "kind", "health", "version", "since")
+    list_filter = ("health", filter_by("kind", METHOD), "cluster")
+    search_fields = ("name", "namespace", "package", "reason")
+
+    def view_on_site(self, row: Operator) -> str:
+        place = (row.cluster.name, row.kind, row.namespace or "-", row.name)
+        return reverse("installs:operator", args=place)
+
+
+@admin.register(InstallRequest)
+class InstallRequestAdmin(ReadOnlyAdmin):
+    about = "Packages that people requested, and what was decided."
+    hidden = ("catalog", "asked")
+    labels = {
+        "catalog_name": "catalog",
+        "path": METHOD,
+        "user": "requested by",
+        "word": "answer",
+        "rule": "allow rule",
+        "created_at": "requested",
+        "decided_at": "decided",
+    }
+    list_display = ("created_at", "package", "version", "path", "cluster", "user", "state")
+    list_filter = ("state", BY_METHOD, "cluster")
+    list_select_related = ("cluster", "user")
+    search_fields = ("package", "reason", "user__username")
+    date_hierarchy = "created_at"
+
+    def view_on_site(self, row: InstallRequest) -> str:
+        return reverse("installs:request", args=[row.pk])
+
+
+@admin.register(Action)
+class ActionAdmin(ReadOnlyAdmin):
+    about = "What people changed on clusters: installs, upgrades, approvals, retries and removals."
+    hidden = (
+        *("stored_steps", "dry_run", "done", "finding", "object_uid", "idempotency_key"),
+        *("request_hash", "by_token", "by_rule", "begun_at", "next_attempt_at", "attempt"),
+    )
+    labels = {
+        "verb": "action",
+        "path": METHOD,
+        "as_user": "user on the cluster",
+        "as_groups": "groups on the cluster",
+        "target": "expected bundle",
+        "force": "takes fields over",
+        "outcome_hint": "what to do",
+        "batch": "bulk install",
+        "created_at": "requested",
+        "sent_at": "applied",
+        "finished_at": "finished",
+    }
+    list_display = ("created_at", "verb", "name", "path", "cluster", "user", "state")
+    list_filter = ("state", "verb", BY_METHOD, "cluster")
+    search_fields = ("name", "package", "as_user", "user__username")
+    date_hierarchy = "created_at"
+
+    def view_on_site(self, row: Action) -> str:
+        return reverse("installs:action", args=[row.pk])
+
+
+@admin.register(ActionBatch)
+class ActionBatchAdmin(ReadOnlyAdmin):
+    about = "Installs of many packages that one person requested at once."
+    hidden = ("left_out", "asked_hash", "idempotency_key")
+    labels = {
+        "path": METHOD,
+        "user": "requested by",
+        "created_at": "requested",
+        "stopped_at": "stopped",
+    }
+    list_display = ("created_at", "path", "cluster", "user", "stopped_at", "stopped_by")
+    list_filter = (BY_METHOD, "cluster")
+    search_fields = ("user__username",)
+    date_hierarchy = "created_at"
+
+    def view_on_site(self, row: ActionBatch) -> str:
+        return reverse("installs:batch", args=[row.pk])
+
+
+class AllowRuleForm(RuleForm):
+    class Meta:
+        labels = {"path": METHOD.capitalize()}
 
 
 @admin.register(AllowRule)
 class AllowRuleAdmin(ModelAdmin):
-    """The allow-list: the one thing here that people keep."""
+    """The allow-list: the one thing here that people edit."""
 
-    fields = (
-        *("package", "versions", "path", "cluster", "note", "without_approval"),
-        *("catalogs", "namespaces", "service_accounts", "approves"),
+    about = "Packages that people may request; without any rule, every package."
+    form = AllowRuleForm
+    fieldsets = (
+        (None, {"fields": ("package", "versions", "path", "cluster", "note")}),
+        (
+            "Without approval",
+            {
+                "fields": (
+                    *("without_approval", "catalogs", "namespaces", "service_accounts"),
+                    "approves",
+                )
+            },
+        ),
     )
     readonly_fields = ("approves",)
-    list_display = ("package", "versions", "path", "cluster", "approves", "saved_by")
-    list_filter = ("without_approval", "path", "cluster")
+    list_display = (
+        *("package", "versions", labelled("path", METHOD), "cluster", "approves"),
+        *("saved_by", "note"),
+    )
+    list_filter = ("without_approval", BY_METHOD, "cluster")
     search_fields = ("package", "note")
     list_select_related = ("cluster", "saved_by__oidc_identity")
 
@@ -145,19 +174,22 @@ class AllowRuleAdmin(ModelAdmin):
             obj.saved_by = request.user
         super().save_model(request, obj, form, change)
 
-    @admin.display(description="approves")
+    @admin.display(description="approves by itself")
     def approves(self, rule: AllowRule) -> str:
         """Whether requests go through by this rule, or why not."""
         if not rule.without_approval:
-            return "No, requests wait for approval."
+            return "No. Requests wait for approval."
         reason = rule_problem(rule)
-        return f"No. {reason}" if reason else "Yes, what it pins."
+        return f"No. {reason}" if reason else "Yes, requests that name what it pins."
 
 
 @admin.register(UnknownMessage)
 class UnknownMessageAdmin(ReadOnlyAdmin):
-    """What the knowledge base does not know yet: messages that are alike are one row."""
+    """Messages that are equal but for names and numbers are one row."""
 
+    about = "Messages of operators that the knowledge base does not explain yet."
+    hidden = ("fingerprint",)
+    labels = {"first_at": "first seen", "last_at": "last seen", "sample": "message"}
     list_display = ("count", "text", "kind", "reason", "example", "first_at", "last_at")
     list_display_links = ("text",)
     list_filter = ("kind", "last_at")
@@ -172,6 +204,16 @@ class UnknownMessageAdmin(ReadOnlyAdmin):
 
 @admin.register(CopyReport)
 class CopyReportAdmin(ReadOnlyAdmin):
+    about = "Requested reports on the cost of copied ClusterServiceVersions."
+    hidden = ("result",)
+    labels = {
+        "user": "requested by",
+        "created_at": "requested",
+        "started_at": "started",
+        "finished_at": "finished",
+        "error_text": "problem",
+        "error_hint": "what to do",
+    }
     list_display = ("created_at", "cluster", "state", "copies", "user", "finished_at", "error_text")
     list_filter = ("state", "cluster")
     date_hierarchy = "created_at"
@@ -183,6 +225,8 @@ class CopyReportAdmin(ReadOnlyAdmin):
 
 @admin.register(Notification)
 class NotificationAdmin(ReadOnlyAdmin):
+    about = "Changes of health for the webhook: sent, waiting, or given up."
+    labels = {"error": "problem", "next_at": "next attempt", "sent_at": "sent"}
     list_display = ("subject", "change", "state", "error", "attempts", "next_at", "sent_at")
     list_filter = ("state", "transition__cluster")
     search_fields = ("transition__name", "error")
@@ -203,10 +247,10 @@ class NotificationAdmin(ReadOnlyAdmin):
     def send_again(self, request: HttpRequest, queryset: QuerySet[Notification]) -> None:
         chosen = len(queryset)
         again = send_again(queryset)
-        messages.success(request, f"{again} notification(s) will be sent again.")
+        messages.success(request, f"{again} notification{pluralize(again)} will be sent again.")
         if again < chosen:
             messages.warning(
                 request,
-                f"{chosen - again} left out: they wait already, or a later change of the same "
-                "operator was told.",
+                f"{chosen - again} not sent again: already waiting, or followed by a later change "
+                "of the same operator.",
             )

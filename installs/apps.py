@@ -4,6 +4,7 @@ from django.db.models.signals import post_migrate
 
 class InstallsConfig(AppConfig):
     name = "installs"
+    verbose_name = "Installations"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -191,6 +191,6 @@ def _mark_forgotten(row: Cluster) -> None:
     row.reachable = False
     row.error_code = NOT_CONFIGURED
     row.error_text = f"Cluster {row.name} is no longer named in OLMWEB_CLUSTERS."
-    row.error_hint = "Name it again to go on reading it, or delete it in the admin pages."
+    row.error_hint = "Name it there again to sync it; until then its last state is shown."
     row.revision += 1
     row.save(update_fields=["reachable", "error_code", "error_text", "error_hint", "revision"])

@@ -131,7 +131,7 @@ class ResourceWatch(models.Model):
 
     class Meta:
         ordering = ("cluster", "resource")
-        verbose_name_plural = "resource watches"
+        verbose_name = "watched resource"
         constraints = (
             models.UniqueConstraint(fields=("cluster", "resource"), name="one_watch_per_resource"),
         )
@@ -150,7 +150,8 @@ class OidcIdentity(models.Model):
     subject = models.CharField(max_length=255)
 
     class Meta:
-        verbose_name_plural = "OIDC identities"
+        verbose_name = "OpenID Connect identity"
+        verbose_name_plural = "OpenID Connect identities"
         constraints = (
             models.UniqueConstraint(fields=("issuer", "subject"), name="one_account_per_subject"),
         )
@@ -177,6 +178,9 @@ class ApiToken(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_on = models.DateField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = "API token"
 
     def __str__(self) -> str:
         return " ".join(filter(None, (str(self.user), self.scope, self.name)))

@@ -115,7 +115,7 @@ if not SECRET_KEY:
     SECRET_KEY = key_file.read_text(encoding="ascii")
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "olmweb.apps.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -127,7 +127,7 @@ INSTALLED_APPS = [
     "ninja",
     "csp",
     "axes",
-    "olmweb",
+    "olmweb.apps.OlmwebConfig",
     "catalogs",
     "installs",
 ]
@@ -215,6 +215,7 @@ AXES_CLIENT_IP_CALLABLE = "olmweb.accounts.throttling.throttled_address"
 AXES_LOCKOUT_CALLABLE = "olmweb.accounts.views.locked_out"
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
+AXES_ENABLE_ADMIN = False  # olmweb.admin has the one list of it that has rows
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/"

@@ -1,5 +1,6 @@
 // Builds static/dist from static/src and PatternFly: one stylesheet with only what the pages use,
-// its fonts, one script, the script that sets the theme before the first paint, and the icons.
+// its fonts, one script, the script that sets the theme before the first paint, both for the admin
+// pages, and the icons.
 import { copyFile, mkdir, readFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -77,12 +78,18 @@ async function stylesheet() {
   });
   const used = postcss.parse(purged.css);
   darkByPreference(used);
+  await writeStyles("olmweb.css", used.toString());
+  // Of the admin pages, beside Django's own style sheets.
+  await writeStyles("admin.css", await readFile(join(source, "admin.css"), "utf8"));
+}
+
+async function writeStyles(file, contents) {
   // Beside the package, so that its relative addresses of fonts resolve.
   const result = await esbuild.build({
-    stdin: { contents: used.toString(), loader: "css", resolveDir: patternfly },
+    stdin: { contents, loader: "css", resolveDir: patternfly },
     bundle: true,
     minify: true,
-    outfile: join(dist, "olmweb.css"),
+    outfile: join(dist, file),
     assetNames: "fonts/[name]-[hash]",
     loader: { ".woff2": "file", ".svg": "dataurl", ".png": "empty", ".jpg": "empty" },
     logLevel: "warning",
@@ -92,7 +99,11 @@ async function stylesheet() {
 
 async function scripts() {
   await esbuild.build({
-    entryPoints: { olmweb: join(source, "app.js"), theme: join(source, "theme.js") },
+    entryPoints: {
+      olmweb: join(source, "app.js"),
+      theme: join(source, "theme.js"),
+      admin: join(source, "admin.js"),
+    },
     bundle: true,
     minify: true,
     format: "iife",

@@ -87,6 +87,7 @@ class CopyReport(models.Model):
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = "copied CSV report"
         ordering = ("-created_at", "-id")
 
     def __str__(self) -> str:

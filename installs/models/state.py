@@ -69,6 +69,7 @@ class Operator(Observed):
     upgrade_held = models.TextField(blank=True)  # why it is not installed, in a sentence
 
     class Meta:
+        verbose_name = "installed operator"
         ordering = ("cluster", "name")
         constraints = (
             models.UniqueConstraint(
@@ -148,6 +149,7 @@ class CRDState(Observed):
     facts = models.JSONField(default=dict)
 
     class Meta:
+        verbose_name = "CRD"
         ordering = ("cluster", "name")
         constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="crd_identity"),)
 

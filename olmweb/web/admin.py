@@ -1,28 +1,104 @@
-"""Base of the admin pages: rows written by a sync are shown, never edited.
+"""The admin site: groups and names of its lists; rows written by a sync are shown, never edited.
 
-Knows no model of the apps.
+Knows no model of the apps but by name.
 """
 
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import display_for_value
 from django.db import DataError
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.text import slugify
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
 else:  # generic for the type checker only
     ModelAdmin = admin.ModelAdmin
 
+# Group -> its models, both in the order of the index and of the navigation.
+GROUPS = {
+    "People and rights": (
+        *("auth.User", "auth.Group", "olmweb.ApiToken", "installs.AllowRule"),
+        *("olmweb.OidcIdentity", "axes.AccessAttempt", "olmweb.AuditEvent"),
+    ),
+    "Catalogs": ("catalogs.Catalog", "catalogs.BundleInspection"),
+    "Clusters and operators": ("olmweb.Cluster", "installs.Operator"),
+    "Installations": ("installs.InstallRequest", "installs.Action", "installs.ActionBatch"),
+    "Operation": (
+        *("olmweb.SyncRun", "olmweb.ResourceWatch", "installs.Notification"),
+        *("installs.UnknownMessage", "installs.CopyReport"),
+    ),
+}
+NO_VALUE = "-"
+
+
+class AdminSite(admin.AdminSite):
+    """Django's site with GROUPS in place of the apps; see `olmweb.apps.AdminConfig`.
+
+    The attribute `about` of a ModelAdmin is a sentence on what its list is for.
+    """
+
+    site_header = site_title = index_title = "OLM Web administration"
+
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
+        """The lists that this person may open, by group; the page of an app has those of it."""
+        apps = super().get_app_list(request, app_label)
+        rows = {row["model"]._meta.label: row for app in apps for row in app["models"]}
+        for row in rows.values():
+            row["about"] = getattr(self._registry[row["model"]], "about", "")
+        if app_label:
+            return apps
+        groups = []
+        for name, labels in GROUPS.items():
+            if models := [rows[label] for label in labels if label in rows]:
+                slug = slugify(name)
+                address = f"{reverse('admin:index', current_app=self.name)}#{slug}"
+                groups.append(
+                    {"name": name, "app_label": slug, "app_url": address, "models": models}
+                )
+        return groups
+
+
+@cache
+def labelled(name: str, label: str) -> Callable[[Model], Any]:
+    """The field as a column, or as a line of a read-only page, under another name."""
+
+    @admin.display(description=label, ordering=name, empty_value=NO_VALUE)
+    def value(row: Model) -> Any:
+        choice = getattr(row, f"get_{name}_display", None)
+        shown = choice() if choice else getattr(row, name)
+        return display_for_value(shown, NO_VALUE, boolean=isinstance(shown, bool))
+
+    value.__name__ = name
+    return value
+
+
+def filter_by(name: str, title: str) -> tuple[str, type[admin.AllValuesFieldListFilter]]:
+    """A filter by the stored values of the field, under another name."""
+
+    class ValuesFilter(admin.AllValuesFieldListFilter):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.title = title
+
+    return name, ValuesFilter
+
 
 class ReadOnlyAdmin(ModelAdmin):
     """An admin page without add, change and delete.
 
-    `hidden` names columns that are never shown nor read: binary or very long ones.
+    `hidden` names columns that are never shown: binary, very long or internal ones, which are not
+    read either. `labels` has other names for fields.
     """
 
+    about = ""
     hidden: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
     list_per_page = 50
     show_full_result_count = False
 
@@ -47,6 +123,9 @@ class ReadOnlyAdmin(ModelAdmin):
         except (OverflowError, ValueError, DataError):
             return None
 
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        return self._labelled(super().get_list_display(request))
+
     def get_list_select_related(self, request: HttpRequest) -> bool | list[str] | tuple[str, ...]:
         """The foreign keys among the columns, unless `list_select_related` says otherwise."""
         relations = {field.name for field in self.model._meta.concrete_fields if field.is_relation}
@@ -55,11 +134,16 @@ class ReadOnlyAdmin(ModelAdmin):
         ]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        return [
+        return self._labelled(
             field.name
             for field in self.model._meta.concrete_fields
             if field.name not in self.hidden
-        ]
+        )
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return self.get_fields(request, obj)
+
+    def _labelled(self, names: Any) -> list[Any]:
+        return [
+            labelled(name, self.labels[name]) if name in self.labels else name for name in names
+        ]

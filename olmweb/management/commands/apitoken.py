@@ -25,11 +25,11 @@ class Command(BaseCommand):
         user = users.objects.filter(username=options["user"]).first()
         if user is None:
             raise CommandError(
-                f'There is no user "{options["user"]}"; make one in the admin or with '
+                f'There is no user "{options["user"]}"; make one in the admin pages or with '
                 "`manage.py createsuperuser`."
             )
         if not user.is_active:
-            raise CommandError(f'User "{options["user"]}" is disabled; enable it in the admin.')
+            raise CommandError(f'User "{options["user"]}" is disabled; enable it first.')
         name = clean_text(options["name"])
         if len(name) > ApiToken.MAX_NAME:
             raise CommandError(f"The name of a token has at most {ApiToken.MAX_NAME} characters.")
