@@ -304,6 +304,7 @@ def _facts(match: re.Match[str]) -> dict[str, str]:
 # -- texts of findings -----------------------------------------------------------------------------
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_LEFT = re.compile(r"<[a-z][a-z-]*>")  # a placeholder for which there was no value
 SUBJECT_NAMES = ("name", "namespace", "kind", "package")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
@@ -315,6 +316,11 @@ _NAMESPACE_OPTION = re.compile(r" -n \{(object_namespace|namespace)\}")
 def is_command(step: str) -> bool:
     """Whether a step of a remedy is a command to copy, not a sentence to read."""
     return step.startswith(("kubectl ", "oc "))
+
+
+def is_filled(step: str) -> bool:
+    """Whether the values had a name for everything that a command of a remedy needs."""
+    return not _LEFT.search(step)
 
 
 def fill_command(template: str, values: Mapping[str, str]) -> str:

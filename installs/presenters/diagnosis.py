@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from installs.actions.buttons import installs_instead
-from installs.diagnosis.knowledge import Finding, is_command
+from installs.diagnosis.knowledge import Finding, is_command, is_filled
 from installs.diagnosis.types import ChainLink
 from installs.models import Component, Operator
 from installs.presenters.object_details import Fact, facts_of
@@ -121,11 +121,14 @@ class ConditionTable:
 
 
 def remedy_steps(remedy: Iterable[str], links: Sequence[RemedyLink] = ()) -> list[RemedyStep]:
-    """The lines of a remedy as steps, each link at the first sentence with its word."""
+    """The lines of a remedy as steps, each link at the first sentence with its word. Commands about
+    an object whose name is not known are left out: they can't be run as they are."""
     left = list(links)
     steps_shown = []
     for line in remedy:
         command = is_command(line)
+        if command and not is_filled(line):
+            continue
         here = tuple(link for link in left if not command and link.word in line)
         left = [link for link in left if link not in here]
         steps_shown.append(RemedyStep(line, command, here))

@@ -11,7 +11,7 @@ from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, W
 from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
 
-from installs.diagnosis.knowledge import Finding, finding_for, knowledge
+from installs.diagnosis.knowledge import Finding, finding_for, is_command, is_filled, knowledge
 from installs.diagnosis.notes import DAY, flaps, stuck
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
 from installs.queries import narrow, search
@@ -62,7 +62,8 @@ class CauseGroup:
 
     `id` is that of the finding, empty for unknown messages, which `reason` and `sample`, the
     message of the first of `operators`, describe. `sentence` describes the cause, with facts of the
-    operator `example` if the facts of the operators differ.
+    operator `example` if the facts of the operators differ. `remedy` has the names of the first of
+    `operators` in its commands.
     """
 
     id: str
@@ -74,10 +75,15 @@ class CauseGroup:
     sample: str
     count: int
     operators: tuple[Operator, ...]
+    remedy: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         return self.id or f"reason-{self.reason or 'none'}"
+
+    @property
+    def has_commands(self) -> bool:
+        return any(is_command(step) and is_filled(step) for step in self.remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +208,7 @@ def _cause(
         sample=first.message if first else "",
         count=count,
         operators=tuple(members),
+        remedy=own.remedy if own else finding.remedy if finding else (),
     )
 
 

@@ -339,9 +339,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
     }
     if view == "cause":
         causes = queries.causes(filters)
-        blocks = [
-            (cause, remedy_steps(cause.finding.remedy) if cause.finding else []) for cause in causes
-        ]
+        blocks = [(cause, remedy_steps(cause.remedy)) for cause in causes]
         context |= {"causes": blocks, "total": sum(cause.count for cause in causes)}
     else:
         page = operator_page(filters, total=total, sort=sort, cursor=request.GET.get("cursor", ""))

@@ -1,5 +1,6 @@
 """The operators list by cause and as a table, its filters and pages, and one operator's page."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from installs.diagnosis.knowledge import find, knowledge
 from installs.models import Operator, Transition
 from installs.queries.operators import OperatorFilters, causes
 from olmweb.models import Cluster
@@ -68,11 +70,42 @@ def test_a_cause_that_is_not_known_shows_the_raw_message(reader: Client, prod: C
     assert "the flux capacitor of strange lost its charge" in page.text
 
 
-def test_commands_of_a_shared_remedy_name_no_single_operator(reader: Client, prod: Cluster) -> None:
+def test_a_shared_remedy_is_open_and_its_commands_name_the_first_operator(
+    reader: Client, prod: Cluster
+) -> None:
     for number in range(2):
         make_failing(prod, f"mode-{number}", MODE)
-    page = assert_page(reader.get("/operators/"))
-    assert "kubectl delete platformoperator <name>" in page.text
+    response = reader.get("/operators/")
+    page = assert_page(response)
+    assert "kubectl delete platformoperator mode-0" in page.text
+    assert "The commands are for mode-0, one of 2." in page.text
+    fold = re.search(
+        r"<details[^>]* id=\"fix-allnamespaces-required\"[^>]*>", response.content.decode()
+    )
+    assert fold is not None
+    assert " open" in fold[0]
+
+
+def test_no_page_has_a_placeholder_in_a_remedy(reader: Client, prod: Cluster) -> None:
+    """Of every cause of the knowledge base, with the facts of each of its samples."""
+    for entry in knowledge():
+        for kind in entry.kinds:
+            for number, sample in enumerate(entry.samples):
+                match = find(sample, kind=kind)
+                assert match is not None
+                make_operator(
+                    cluster=prod,
+                    kind="ClusterExtension" if kind == "ClusterExtension" else "Subscription",
+                    name=f"{entry.id}-{kind.lower()}-{number}",
+                    namespace="" if kind == "ClusterExtension" else "prod",
+                    health="Failed",
+                    finding=match.entry.id,
+                    facts=match.facts,
+                )
+    for cluster in ("prod", ""):
+        page = assert_page(reader.get("/operators/", {"view": "cause", "cluster": cluster}))
+        assert "kubectl" in page.text
+        assert not re.findall(r"<[a-z-]+>", page.text)
 
 
 def test_when_nothing_failed_the_table_is_the_default(reader: Client, prod: Cluster) -> None:
