@@ -146,7 +146,7 @@ def candidates(
     paths = selection.paths(cluster)
     on = {key: selection.on(cluster, key) for key in selection.keys}
     packages = [package for package in on.values() if package is not None]
-    verdicts = _verdicts(packages, cluster, path, targets)
+    verdicts = chosen_verdicts(packages, cluster, path, targets)
     busy, installed = _busy(packages, cluster), _installed(packages, cluster)
     results: list[BulkCandidate] = []
     names: dict[str, Key] = {}
@@ -176,7 +176,7 @@ def _doubt(candidate: BulkCandidate) -> str:
     return candidate.prediction.sentence
 
 
-def _verdicts(
+def chosen_verdicts(
     packages: Sequence[Package], cluster: Cluster, path: InstallMethod, targets: str
 ) -> dict[int, BulkCandidate]:
     """Package key -> verdict on the bundle that the method would choose; one query."""
@@ -349,19 +349,26 @@ def record_batch(
     key: str,
     request_hash: str,
     token: ApiToken | None = None,
+    verb: str = Action.Verb.INSTALL,
 ) -> ActionBatch:
     """Records the accepted items as a batch of actions, with the reasons why others are left out.
 
     A second call with the same key returns the first batch, marked as replayed. `token` is what
-    the user acts by, if not by a session. Raises OlmwebError: 403 for users who may not act, 409
-    when nothing can be installed, 422 when the key was used for another selection.
+    the user acts by, if not by a session; `verb` names a bulk change that is no install. Raises
+    OlmwebError: 403 for users who may not act, 409 when nothing can be done, 422 when the key was
+    used for another selection.
     """
     acting = person(user)
     with transaction.atomic():
         batch, created = ActionBatch.objects.get_or_create(
             user=acting,
             idempotency_key=key,
-            defaults={"cluster": cluster, "path": path, "asked_hash": request_hash},
+            defaults={
+                "cluster": cluster,
+                "path": path,
+                "verb": verb,
+                "asked_hash": request_hash,
+            },
         )
         if created:
             _fill(batch, items, acting, token)
@@ -397,7 +404,7 @@ def _fill(batch: ActionBatch, items: Sequence[Item], acting: User, token: ApiTok
             batch.left_out.append({"package": item.candidate.name, "reason": reason})
     if not made:
         raise OlmwebError(
-            "Nothing of this can be installed now: " + _first_reasons(batch.left_out),
+            "Nothing of this can be done now: " + _first_reasons(batch.left_out),
             code="nothing-left",
             status=409,
             hint="Review it again.",

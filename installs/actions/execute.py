@@ -52,7 +52,8 @@ def try_to_send(action: Action) -> float | None:
 
 
 def _install(action: Action, client: KubeClient) -> bool:
-    """Applies the Namespace, OperatorGroup or ServiceAccount that is missing, then the main object.
+    """Applies the Namespace, OperatorGroup or ServiceAccount that is missing, then the main object;
+    a migration then deletes the object that this replaces.
 
     False while an object of the same name is being deleted.
     """
@@ -83,7 +84,13 @@ def _install(action: Action, client: KubeClient) -> bool:
             )
             return True
         _mark_sent(action)
-    _mark_applied(action, uid_of(apply_step(client, main, as_user)))
+    uid = uid_of(apply_step(client, main, as_user))
+    deletions = [step for step in action.steps if isinstance(step, Delete)]
+    if deletions and main.label not in action.done:
+        _mark_done(action, main.label)
+    for step in deletions:  # of a migration: what the main object replaces
+        _is_deleted(action, client, step)
+    _mark_applied(action, uid)
     return True
 
 
@@ -163,7 +170,7 @@ def _retry(action: Action, client: KubeClient) -> bool:
 
 
 def _deleted(step: Apply | Delete) -> str:
-    """The entry of `done` for a deletion of a retry, which may apply the same object later."""
+    """The entry of `done` for a deletion that goes with an apply, in a retry of the same object."""
     return f"deleted {step.label}"
 
 
@@ -270,7 +277,7 @@ def _mark_done(action: Action, entry: str) -> None:
 
 def _mark_applied(action: Action, uid: str) -> None:
     action.state, action.object_uid = Action.State.APPLIED, uid
-    if action.verb != Action.Verb.REMOVE:
+    if action.verb != Action.Verb.REMOVE and action.main.label not in action.done:
         action.done = [*action.done, action.main.label]
     Action.objects.filter(pk=action.pk, state=Action.State.PENDING).update(
         state=action.state,

@@ -370,9 +370,12 @@ class DryRunRow:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
+    """`verb`: install, or of a bulk change of operators migrate, retry or remove."""
+
     id: int
     cluster: str
     path: str
+    verb: str
     user: str
     total: int
     done: int

@@ -1,5 +1,7 @@
 """Actions that people request, single or in batches, and answers of access reviews."""
 
+from typing import ClassVar
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
@@ -10,12 +12,21 @@ from olmweb.models import Cluster
 
 
 class ActionBatch(models.Model):
-    """Many installs that one person confirmed at once: an Action each, sent a few at a time."""
+    """Many actions that one person confirmed at once, sent a few at a time: installs, or the same
+    change of many operators."""
+
+    NOUNS: ClassVar = {
+        "install": "Bulk install",
+        "migrate": "Bulk migration",
+        "retry": "Bulk retry",
+        "remove": "Bulk removal",
+    }
 
     replayed = False  # not stored: it was returned for an Idempotency-Key that was used before
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="batches")
     path = models.CharField(max_length=30)
+    verb = models.CharField(max_length=20, default="install", db_default="install")  # of NOUNS
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -34,7 +45,11 @@ class ActionBatch(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"bulk install {self.pk} by {self.path}"
+        return f"{self.noun.lower()} {self.pk} by {self.path}"
+
+    @property
+    def noun(self) -> str:
+        return self.NOUNS.get(self.verb, self.NOUNS["install"])
 
 
 class Action(models.Model):

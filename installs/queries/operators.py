@@ -1,8 +1,8 @@
 """Reads behind the operators list: filters, causes, facets, why."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -57,6 +57,15 @@ class OperatorFilters:
 
 
 @dataclass(frozen=True, slots=True)
+class CauseTarget:
+    """The operators of one cause that are of one kind, on one cluster."""
+
+    cluster: str
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class CauseGroup:
     """Operators that need attention for the same cause.
 
@@ -76,6 +85,7 @@ class CauseGroup:
     count: int
     operators: tuple[Operator, ...]
     remedy: tuple[str, ...] = ()
+    targets: tuple[CauseTarget, ...] = ()
 
     @property
     def key(self) -> str:
@@ -127,7 +137,25 @@ def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[CauseG
     Each cause carries up to `names` of its operators.
     """
     rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
-    return group_by_cause(count_by_cause(rows), cause_members(rows, names=names), names=names)
+    counts = count_by_cause(rows, "cluster__name", "kind")
+    groups = group_by_cause(
+        [(finding, reason, facts, number) for _, _, finding, reason, facts, number in counts],
+        cause_members(rows, names=names),
+        names=names,
+    )
+    targets: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
+    for cluster, kind, finding, reason, _, number in counts:
+        targets[finding, reason][cluster, kind] += number
+    return [
+        replace(
+            group,
+            targets=tuple(
+                CauseTarget(cluster, kind, number)
+                for (cluster, kind), number in sorted(targets[group.id, group.reason].items())
+            ),
+        )
+        for group in groups
+    ]
 
 
 def cause_members(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -14,6 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalogs.views.presenters import icon_url
 from installs.actions import buttons
+from installs.actions.bulk_changes import BulkChange, changes_for
 from installs.methods import METHODS
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.presenters.diagnosis import (
@@ -56,6 +58,11 @@ from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revis
 from olmweb.web.tables import PARAMETER
 
 SPANS_SHOWN = 6
+CHANGE_WORDS = {  # the count and the kind; plural by an s at the end
+    BulkChange.MIGRATE: "Migrate {0} to Subscription",
+    BulkChange.RETRY: "Retry {0} {1}",
+    BulkChange.REMOVE: "Delete {0} {1}",
+}
 VIEWS = ("cause", "all")
 FILTER_WORDS = {
     "cluster": "Cluster",
@@ -339,7 +346,11 @@ def operator_list(request: HttpRequest) -> HttpResponse:
     }
     if view == "cause":
         causes = queries.causes(filters)
-        blocks = [(cause, remedy_steps(cause.remedy)) for cause in causes]
+        may = _may_remove(request)[0]
+        blocks = [
+            (cause, remedy_steps(cause.remedy), _bulk_links(cause, filters) if may else [])
+            for cause in causes
+        ]
         context |= {"causes": blocks, "total": sum(cause.count for cause in causes)}
     else:
         page = operator_page(filters, total=total, sort=sort, cursor=request.GET.get("cursor", ""))
@@ -353,6 +364,23 @@ def operator_list(request: HttpRequest) -> HttpResponse:
     return render_live(
         request, "installs/operators.html", context, token=token, topics=("clusters",)
     )
+
+
+def _bulk_links(
+    cause: queries.CauseGroup, filters: queries.OperatorFilters
+) -> list[tuple[str, str]]:
+    """(words, address) of the changes that mend the cause for all its operators."""
+    several = len({target.cluster for target in cause.targets}) > 1
+    links = []
+    for target in cause.targets:
+        for change in changes_for(cause.finding, target.kind):
+            words = CHANGE_WORDS[change].format(target.count, target.kind)
+            words += "s" if target.count != 1 else ""
+            words += f" on {target.cluster}" if several else ""
+            chosen = dict(filters.chosen()) | {"cluster": target.cluster, "kind": target.kind}
+            query = urlencode(chosen | {"finding": cause.id, "change": change})
+            links.append((words, f"{reverse('installs:bulk-change')}?{query}"))
+    return links
 
 
 def _default_view(request: HttpRequest, filters: queries.OperatorFilters) -> str:

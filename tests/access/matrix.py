@@ -50,6 +50,7 @@ PAGES: dict[str, dict[str, str]] = {
     "/operators/": _READ,
     "/operators/export.csv": _READ,
     "/operators/columns": {"POST": "account"},
+    "/operators/bulk-change": {"GET": "act", "POST": "act"},
     _OPERATOR: _READ,
     f"{_OPERATOR}/remove": {"GET": "act", "POST": "act"},
     f"{_OPERATOR}/upgrade": {"GET": "act", "POST": "act"},

@@ -279,7 +279,7 @@ def test_what_somebody_else_asked_for_meanwhile_is_left_out_with_the_reason(
     (left,) = batch.left_out
     assert left["package"] == "acme"
     assert f"{actions_of(single)[0].pk}" in left["reason"]
-    with pytest.raises(OlmwebError, match="Nothing of this can be installed now: acme") as caught:
+    with pytest.raises(OlmwebError, match="Nothing of this can be done now: acme") as caught:
         bulk.record_batch(found[:1], prod, PO, olivia, key="third", request_hash="h")
     assert caught.value.status == 409
     assert ActionBatch.objects.count() == 2, "a batch of nothing is none"

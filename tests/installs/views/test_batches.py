@@ -274,7 +274,7 @@ def test_stop_stops_what_has_not_begun_and_says_so(
     stop = f"{url}/stop"
     batch.actions.filter(name="acme").update(begun_at="2026-01-01T00:00:00Z")
     page = assert_page(writer.get(url))
-    assert "Stop remaining installs" in page.text
+    assert "Stop remaining actions" in page.text
     assert writer.get(stop).status_code == 405
     told = assert_page(writer.post(stop, follow=True)).text
     assert "Stopped: 2 not sent. What had begun goes on." in told

@@ -1,0 +1,209 @@
+"""Bulk changes: migrate, retry or delete all operators of a cause, one action for each.
+
+The remedy of the cause says which changes are offered. What a change does to one operator is the
+plan of its single action; review, batch and scheduling are those of bulk installs.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from catalogs.install_methods import InstallMethod
+from catalogs.models import Catalog, Package
+from catalogs.verdicts.rules import Verdict
+from installs.actions.bulk import BulkCandidate, Item, Key, chosen_verdicts
+from installs.actions.plan import Plan, paths_of, plan_install
+from installs.actions.plan_changes import plan_remove
+from installs.actions.retry import plan_retry
+from installs.diagnosis.knowledge import Finding, by_id
+from installs.methods import METHODS
+from installs.models import Action, Operator
+from installs.models.steps import Delete
+from olmweb.errors import OlmwebError
+from olmweb.models import Cluster
+
+SUBSCRIPTION = InstallMethod.SUBSCRIPTION
+# Stages of an installation before anything of the bundle is on the cluster: a PlatformOperator that
+# fails there can be deleted without deleting an operator that runs.
+_NOTHING_INSTALLED = ("source", "convert", "unpack")
+_DELETE = ("$ kubectl delete platformoperator {name}", "$ kubectl delete {kind} {name}")
+
+
+class BulkChange(StrEnum):
+    """Stored in `ActionBatch.verb`."""
+
+    MIGRATE = "migrate"
+    RETRY = "retry"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorItem:
+    """One operator of a bulk change; `item` holds its plan, or why it can't be changed. The
+    candidate of `item` has the name of the operator."""
+
+    operator: Operator
+    item: Item
+
+    @property
+    def key(self) -> str:
+        return key_of(self.operator)
+
+    @property
+    def possible(self) -> bool:
+        return not self.item.candidate.hindrance
+
+    @property
+    def by_default(self) -> bool:
+        return self.possible and not self.item.candidate.doubt
+
+
+def key_of(operator: Operator) -> str:
+    """Names the operator on its cluster: `PlatformOperator/-/etcd`."""
+    return f"{operator.kind}/{operator.namespace or '-'}/{operator.name}"
+
+
+def changes_for(finding: Finding | None, kind: str) -> tuple[BulkChange, ...]:
+    """The changes that the remedy of this cause names for operators of this kind."""
+    if finding is None or kind not in METHODS:
+        return ()
+    changes = []
+    if (
+        kind == InstallMethod.PLATFORM_OPERATOR
+        and SUBSCRIPTION in finding.instead
+        and by_id()[finding.id].stage in _NOTHING_INSTALLED
+    ):
+        changes.append(BulkChange.MIGRATE)
+    if finding.retryable:
+        changes.append(BulkChange.RETRY)
+    if any(step in _DELETE for step in finding.remedy_templates):
+        changes.append(BulkChange.REMOVE)
+    return tuple(changes)
+
+
+# --- candidates ---------------------------------------------------------------------------------
+
+
+def candidates(
+    change: BulkChange, cluster: Cluster, operators: Sequence[Operator]
+) -> list[OperatorItem]:
+    """The operators, each with what is known to be against the change; makes no plan.
+
+    The number of queries does not depend on the operators, except one for each catalog.
+    """
+    busy = _busy(cluster, operators)
+    offers = _offers(cluster, operators) if change == BulkChange.MIGRATE else {}
+    subscribed = _subscribed(cluster, operators) if change == BulkChange.MIGRATE else {}
+    items = []
+    migrated: dict[str, str] = {}
+    for operator in operators:
+        package = operator.package
+        candidate = BulkCandidate(Key(cluster.name, operator.catalog, operator.name))
+        why = busy.get((operator.kind, operator.namespace, operator.name), "")
+        if not why and change == BulkChange.MIGRATE:
+            candidate = offers.get(package, candidate)
+            if candidate.package is None:
+                why = f"No catalog of cluster {cluster.name} offers it as a Subscription."
+            elif package in subscribed:
+                why = f"Subscription {subscribed[package]} exists for it already."
+            elif package in migrated:
+                why = f"{migrated[package]} is of the same package."
+            migrated.setdefault(package, operator.name)
+        key = Key(cluster.name, candidate.key.catalog, operator.name)
+        items.append(OperatorItem(operator, Item(replace(candidate, key=key, hindrance=why))))
+    return items
+
+
+def _busy(cluster: Cluster, operators: Iterable[Operator]) -> dict[tuple[str, str, str], str]:
+    """Object -> sentence about its open action; one query."""
+    names = {operator.name for operator in operators}
+    rows = Action.objects.filter(cluster=cluster, state__in=Action.OPEN, name__in=names)
+    return {
+        (row.path, row.namespace, row.name): f"Action {row.pk}, its {row.verb}, is not finished."
+        for row in rows.only("path", "namespace", "name", "verb")
+    }
+
+
+def _subscribed(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, str]:
+    """Package -> its Subscription; one query."""
+    packages = {operator.package for operator in operators}
+    rows = Operator.objects.filter(cluster=cluster, kind=SUBSCRIPTION, package__in=packages)
+    return dict(rows.values_list("package", "name"))
+
+
+def _offers(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, BulkCandidate]:
+    """Package -> the catalog's package to subscribe to, with its verdict.
+
+    Of several catalogs one by whose verdict it can be installed, else the first by name.
+    """
+    names = {operator.package for operator in operators if operator.package}
+    rows = Package.objects.filter(catalog__cluster=cluster, name__in=names)
+    rows = rows.exclude(catalog__state=Catalog.State.DISABLED).select_related("catalog__cluster")
+    methods = {
+        catalog: paths_of(cluster, catalog) for catalog in {package.catalog for package in rows}
+    }
+    packages = [package for package in rows if SUBSCRIPTION in methods[package.catalog]]
+    verdicts = chosen_verdicts(packages, cluster, SUBSCRIPTION, "")
+    offers: dict[str, BulkCandidate] = {}
+    for package in sorted(packages, key=lambda row: (row.name, row.catalog.name, row.pk)):
+        key = Key(cluster.name, package.catalog.slug, package.name)
+        offer = replace(verdicts.get(package.pk, BulkCandidate(key)), key=key, package=package)
+        verdict = offer.prediction
+        if verdict is not None and verdict.verdict == Verdict.NOT_INSTALLABLE:
+            offer = replace(offer, doubt=verdict.sentence)
+        if package.name not in offers or (offers[package.name].doubt and not offer.doubt):
+            offers[package.name] = offer
+    return offers
+
+
+# --- plans --------------------------------------------------------------------------------------
+
+
+def plan_items(change: BulkChange, chosen: Iterable[OperatorItem]) -> list[OperatorItem]:
+    """The operators with a plan each, or the reason against it."""
+    planned = []
+    for row in chosen:
+        candidate = row.item.candidate
+        if candidate.hindrance:
+            item = Item(candidate, problem=candidate.hindrance)
+        else:
+            try:
+                item = Item(candidate, _plan(change, row.operator, candidate))
+            except OlmwebError as error:
+                item = Item(candidate, problem=error.message, hint=error.hint)
+        planned.append(replace(row, item=item))
+    return planned
+
+
+def _plan(change: BulkChange, operator: Operator, candidate: BulkCandidate) -> Plan:
+    if change == BulkChange.RETRY:
+        return plan_retry(operator)
+    if change == BulkChange.REMOVE or candidate.package is None:
+        return plan_remove(operator)
+    return plan_migration(operator, candidate.package)
+
+
+def plan_migration(operator: Operator, package: Package) -> Plan:
+    """The install of the package as a Subscription, and then the deletion of the PlatformOperator,
+    which has installed nothing. Raises OlmwebError as plan_install."""
+    plan = plan_install(operator.cluster, package, "", SUBSCRIPTION)
+    deletion = Delete(operator.kind, operator.namespace, operator.name, operator.uid)
+    own = f"{operator.kind} {operator.name} "
+    return replace(
+        plan,
+        steps=(*plan.steps, deletion),
+        warnings=tuple(
+            warning
+            for warning in plan.warnings
+            if not (warning.rule == "same-package" and warning.text.startswith(own))
+        ),
+        consequences=(*plan.consequences, f"{own}is deleted when its Subscription is created."),
+    )
+
+
+def hash_of(change: BulkChange, cluster: Cluster, keys: Iterable[str]) -> str:
+    """A hash of the change and its operators."""
+    content = [change, cluster.pk, sorted(keys)]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -1,0 +1,159 @@
+"""Bulk changes of the operators of a cause: all of them, one review, one confirmation.
+
+A GET sends no request to a cluster. The form works without JavaScript; htmx swaps it in place.
+"""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from installs.actions import bulk, bulk_changes, record
+from installs.actions.bulk import CAP, Item
+from installs.actions.bulk_changes import BulkChange, OperatorItem
+from installs.models import NEEDS_ATTENTION
+from installs.queries import operators as queries
+from installs.queries.operators import OperatorFilters
+from installs.views.forms import CHANGED, METHODS, form_key, go_to, show_form
+from installs.views.operators import OperatorsForm
+from olmweb.accounts.roles import person, sign_in_required
+from olmweb.errors import BadRequest, OlmwebError
+from olmweb.models import Cluster
+from olmweb.web.context import clusters
+
+VERBS = {
+    BulkChange.MIGRATE: "Migrate",
+    BulkChange.RETRY: "Retry",
+    BulkChange.REMOVE: "Delete",
+}
+SURE = OlmwebError(
+    "Tick the box to confirm that you understand what will be deleted.",
+    code="not-sure",
+    status=422,
+)
+
+
+@never_cache
+@require_http_methods(METHODS)
+@sign_in_required(check=person)
+def bulk_change(request: HttpRequest) -> HttpResponse:
+    """The operators of a cause that are of one kind on one cluster; review with dry runs;
+    confirmation, which makes one action for each."""
+    is_post = request.method == "POST"
+    params = request.POST if is_post else request.GET
+    values = OperatorsForm.read(params)
+    filters = OperatorFilters(**{k: v for k, v in values.items() if k not in ("sort", "view")})
+    context: dict[str, Any] = {"key": form_key(request), "cap": CAP, "filters": filters.chosen()}
+    context["back"] = f"{reverse('installs:operators')}?view=cause"
+    try:
+        change = _change(params.get("change", ""))
+        cluster = _cluster(request, filters)
+    except BadRequest as error:
+        context |= {"refusal": error, "nowhere": True, "verb_word": "Change"}
+        return show_form(request, "bulk_change", context, failed=is_post)
+    context |= {"change": change, "verb_word": VERBS[change], "cluster": cluster}
+    picked = frozenset(params.getlist("pick"))
+    hashed = bulk_changes.hash_of(change, cluster, picked)
+    if params.get("step") == "confirm" and (
+        earlier := bulk.earlier_batch(request.user, context["key"], hashed)
+    ):
+        return go_to(request, reverse("installs:batch", args=[earlier.pk]))
+    matching = queries.operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
+    operators, total = list(matching.order_by("name", "pk")[:CAP]), matching.count()
+    rows = bulk_changes.candidates(change, cluster, operators)
+    ticked = picked if is_post else frozenset(row.key for row in rows if row.by_default)
+    context |= _shown(rows, ticked, total=total) | {"kind": filters.kind}
+    if not operators:
+        context["refusal"] = BadRequest(
+            "No operator needs this change any more.", code="none-selected"
+        )
+    if not is_post:
+        return show_form(request, "bulk_change", context)
+    try:
+        return _review(request, change, cluster, rows, context)
+    except OlmwebError as error:
+        if error.status == 403:
+            raise
+        context["refusal"] = error
+        return show_form(request, "bulk_change", context, failed=True)
+
+
+def _change(text: str) -> BulkChange:
+    try:
+        return BulkChange(text)
+    except ValueError:
+        raise BadRequest(
+            "This is no change that several operators can have.",
+            code="none-selected",
+            hint="The page of causes has a button for each change that mends one.",
+        ) from None
+
+
+def _cluster(request: HttpRequest, filters: OperatorFilters) -> Cluster:
+    cluster = next((row for row in clusters(request) if row.name == filters.cluster), None)
+    if cluster is None or not filters.kind or not filters.finding:
+        raise BadRequest(
+            "A bulk change needs a cluster, a kind and a cause.",
+            code="none-selected",
+            hint="The page of causes has a button for each change that mends one.",
+        )
+    return cluster
+
+
+def _shown(rows: list[OperatorItem], ticked: frozenset[str], total: int) -> dict[str, Any]:
+    shown = [{"row": row, "ticked": row.key in ticked and not row.item.problem} for row in rows]
+    return {
+        "rows": shown,
+        "ticked_count": sum(row["ticked"] for row in shown),
+        "total": total,
+    }
+
+
+def _review(
+    request: HttpRequest,
+    change: BulkChange,
+    cluster: Cluster,
+    rows: list[OperatorItem],
+    context: dict[str, Any],
+) -> HttpResponse:
+    """Runs the dry runs first; records the batch on confirmation of those that passed."""
+    confirming = request.POST.get("step") == "confirm"
+    picked = frozenset(request.POST.getlist("pick"))
+    chosen = [row for row in rows if row.key in picked]
+    if not chosen:
+        raise BadRequest("Select at least one operator.", code="none-selected")
+    planned = bulk_changes.plan_items(change, chosen)
+    purpose = f"bulk-{change}"
+    if confirming:
+        plans = [row.item.plan for row in planned if row.item.plan is not None]
+        try:
+            record.require_reviewed(request.POST.get("reviewed", ""), plans, request.user, purpose)
+        except OlmwebError:
+            raise CHANGED from None
+    items = bulk.dry_run([row.item for row in planned], request.user)
+    accepted = bulk.accepted(items)
+    if confirming and (change != BulkChange.REMOVE or request.POST.get("sure") == "yes"):
+        left = [Item(row.item.candidate, problem=row.item.candidate.hindrance) for row in rows]
+        batch = bulk.record_batch(
+            [*items, *(item for item in left if item.problem)],
+            cluster,
+            accepted[0].kind if accepted else chosen[0].operator.kind,
+            request.user,
+            key=context["key"],
+            request_hash=bulk_changes.hash_of(change, cluster, picked),
+            verb=change,
+        )
+        return go_to(request, reverse("installs:batch", args=[batch.pk]))
+    by_key = {row.key: item for row, item in zip(planned, items, strict=True)}
+    results = [OperatorItem(row.operator, by_key.get(row.key, row.item)) for row in rows]
+    context |= _shown(results, picked, context["total"]) | {
+        "reviewed": record.reviewed(accepted, request.user, purpose) if accepted else "",
+        "accepted": len(accepted),
+        "refused": len(items) - len(accepted),
+        "was_reviewed": True,
+    }
+    if confirming:
+        context["refusal"] = SURE
+    return show_form(request, "bulk_change", context, failed=confirming or not accepted)

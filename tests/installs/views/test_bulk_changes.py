@@ -1,0 +1,234 @@
+"""One change for all operators of a cause: buttons, review, one confirmation, an action each."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from catalogs.models import Catalog
+from installs.actions import execute
+from installs.actions.bulk_changes import BulkChange, changes_for
+from installs.diagnosis.knowledge import finding_for, knowledge
+from installs.models import Action, ActionBatch, Operator
+from installs.models.steps import Apply, Delete
+from olmweb.clusters import client_for
+from olmweb.kube.errors import NotFound
+from olmweb.kube.resources import PLATFORM_OPERATORS, SUBSCRIPTIONS
+from olmweb.models import Cluster
+from olmweb.sandbox.cluster import Sandbox
+from tests.factories import make_catalog, make_cluster, make_component, make_package
+from tests.worlds.html import assert_page
+from tests.worlds.operators import MODE, OWNED, make_action, make_failing
+
+pytestmark = pytest.mark.django_db
+URL = "/operators/bulk-change"
+FINDING = "allnamespaces-required"
+OF = {"cluster": "prod", "kind": "PlatformOperator", "finding": FINDING}
+SERVED = {"state": "served", "version": "v1alpha1"}
+
+
+@pytest.fixture
+def failing() -> Cluster:
+    """`prod`: acme and brisk fail in the catalog of a CatalogSource; crane is in no catalog."""
+    cluster = make_cluster(name="prod", context="sandbox")
+    cluster.kinds = {**cluster.kinds, "Subscription": SERVED}
+    cluster.save()
+    catalog = make_catalog(cluster=cluster, source_kind=Catalog.SourceKind.CATALOG_SOURCE)
+    make_component(
+        cluster=cluster, kind="CatalogSource", name=catalog.name, namespace="openshift-marketplace"
+    )
+    for name in ("acme", "brisk"):
+        make_package(name=name, display_name=name, catalog=catalog)
+    for name in ("acme", "brisk", "crane"):
+        make_failing(cluster, name, MODE, uid=f"uid-{name}")
+    return cluster
+
+
+@pytest.fixture
+def writer(client: Client, olivia: Any) -> Client:
+    client.force_login(olivia)
+    return client
+
+
+def key(name: str) -> str:
+    return f"PlatformOperator/-/{name}"
+
+
+def form(change: str, *names: str, **more: Any) -> dict[str, Any]:
+    return {**OF, "change": change, "pick": [key(name) for name in names], **more}
+
+
+def review(client: Client, change: str, *names: str) -> Any:
+    return client.post(URL, form(change, *names, step="review"))
+
+
+def confirmation(response: Any, change: str, *names: str, **more: Any) -> dict[str, Any]:
+    sent = {"key": response.context["key"], "reviewed": response.context["reviewed"]}
+    return form(change, *names, step="confirm", **(sent | more))
+
+
+def ticks(response: Any) -> dict[str, bool]:
+    return {row["row"].operator.name: row["ticked"] for row in response.context["rows"]}
+
+
+def test_a_cause_has_a_button_for_each_change_of_all_its_operators(
+    client: Client, failing: Cluster, olivia: Any, bob: Any
+) -> None:
+    make_failing(failing, "collision", OWNED, "InstallFailed")
+    client.force_login(olivia)
+    response = client.get("/operators/?view=cause")
+    page = assert_page(response)
+    assert "Migrate 3 to Subscriptions" in page.text
+    assert "Delete 3 PlatformOperators" in page.text
+    assert "Delete 1 PlatformOperator" in page.text
+    assert "Retry" not in page.text.replace("Retrying", "")
+    link = next(link for link in page.links if "change=migrate" in link)
+    assert "finding=allnamespaces-required" in link
+    assert "Migrate 3 PlatformOperators to Subscriptions" in assert_page(client.get(link)).text
+    client.force_login(bob)
+    assert "Migrate" not in assert_page(client.get("/operators/?view=cause")).text
+
+
+def test_who_may_not_act_is_refused(client: Client, failing: Cluster, bob: Any) -> None:
+    assert client.get(URL, form("migrate"))["Location"].startswith("/login/")
+    client.force_login(bob)
+    assert client.get(URL, form("migrate")).status_code == 403
+    assert review(client, "migrate", "acme").status_code == 403
+
+
+def test_the_form_asks_no_cluster_and_names_what_can_not_be_changed(
+    writer: Client, failing: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    make_action(failing, "brisk")
+    with django_assert_max_num_queries(14):
+        response = writer.get(URL, {**OF, "change": "migrate"})
+    page = assert_page(response)
+    assert ticks(response) == {"acme": True, "brisk": False, "crane": False}
+    assert "No catalog of cluster prod offers it as a Subscription." in page.text
+    assert "is not finished." in page.text
+    assert "Deletes PlatformOperator acme" in page.text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"change": "explode"},
+        {**OF, "change": "explode"},
+        {"change": "retry", "cluster": "gone"},
+    ],
+)
+def test_an_address_without_a_change_or_a_cause_has_a_sentence(
+    writer: Client, failing: Cluster, query: dict[str, str]
+) -> None:
+    page = assert_page(writer.get(URL, query))
+    assert "Back to the causes" in page.text
+
+
+def test_one_confirmation_migrates_each_by_one_action(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    reviewed = review(writer, "migrate", "acme", "brisk")
+    page = assert_page(reviewed)
+    assert "Cluster prod would accept 2" in page.text
+    assert not Action.objects.exists()
+    sent = confirmation(reviewed, "migrate", "acme", "brisk")
+    confirmed = writer.post(URL, sent)
+    batch = ActionBatch.objects.get()
+    assert confirmed["Location"] == f"/activity/bulk-installs/{batch.pk}"
+    assert (batch.verb, batch.path) == ("migrate", "Subscription")
+    assert sorted(batch.actions.values_list("verb", "path", "name")) == [
+        ("install", "Subscription", "acme"),
+        ("install", "Subscription", "brisk"),
+    ]
+    steps = batch.actions.get(name="acme").steps
+    assert isinstance(steps[-2], Apply)
+    assert steps[-2].main
+    assert steps[-1] == Delete("PlatformOperator", "", "acme", "uid-acme")
+    page = assert_page(writer.get(confirmed["Location"]))
+    assert "Bulk migration of 2" in page.text
+    assert "crane : No catalog of cluster prod" in page.text
+
+
+def test_a_migration_deletes_the_platformoperator_after_its_subscription_is_created(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    with client_for(failing) as cluster:
+        manifest = {
+            "apiVersion": "platform.openshift.io/v1alpha1",
+            "kind": "PlatformOperator",
+            "metadata": {"name": "acme"},
+            "spec": {"package": {"name": "acme"}},
+        }
+        uid = cluster.apply(PLATFORM_OPERATORS, "v1alpha1", manifest, field_manager="t")
+        Operator.objects.filter(name="acme").update(uid=uid["metadata"]["uid"])
+        writer.post(URL, confirmation(review(writer, "migrate", "acme"), "migrate", "acme"))
+        action = Action.objects.get()
+        execute.try_to_send(action)
+        action.refresh_from_db()
+        assert (action.state, action.outcome) == ("applied", "")
+        assert action.done[-2:] == ["Subscription acme/acme", "deleted PlatformOperator acme"]
+        cluster.get(SUBSCRIPTIONS, "v1alpha1", "acme", "acme")
+        with pytest.raises(NotFound):
+            cluster.get(PLATFORM_OPERATORS, "v1alpha1", "acme")
+
+
+def test_a_second_confirmation_makes_no_second_actions(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    sent = confirmation(review(writer, "migrate", "acme"), "migrate", "acme")
+    first = writer.post(URL, sent)
+    Operator.objects.filter(name="acme").delete()
+    assert writer.post(URL, sent)["Location"] == first["Location"]
+    again = writer.post(URL, sent | {"key": "another"})
+    assert again.status_code == 422
+    assert (ActionBatch.objects.count(), Action.objects.count()) == (1, 1)
+
+
+def test_only_what_was_reviewed_is_confirmed(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    reviewed = review(writer, "remove", "acme")
+    more = confirmation(reviewed, "remove", "acme", "brisk", sure="yes")
+    page = assert_page(writer.post(URL, more), 422)
+    assert "nothing applied" in page.text
+    assert writer.post(URL, form("remove", step="review")).status_code == 422
+    assert not Action.objects.exists()
+
+
+def test_deletions_are_confirmed_by_a_tick(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    reviewed = review(writer, "remove", "acme", "crane")
+    assert "I understand that these resources will be deleted" in assert_page(reviewed).text
+    sent = confirmation(reviewed, "remove", "acme", "crane")
+    assert "Tick the box" in assert_page(writer.post(URL, sent), 422).text
+    assert not Action.objects.exists()
+    confirmed = writer.post(URL, sent | {"sure": "yes"}, headers={"HX-Request": "true"})
+    assert confirmed["HX-Redirect"] == f"/activity/bulk-installs/{ActionBatch.objects.get().pk}"
+    assert {(row.verb, row.path) for row in Action.objects.all()} == {
+        ("remove", "PlatformOperator")
+    }
+
+
+def test_what_the_cluster_refuses_is_deselected_with_its_sentence(
+    client: Client, failing: Cluster, tess: Any, sandbox: Sandbox
+) -> None:
+    client.force_login(tess)
+    response = review(client, "remove", "acme")
+    assert "None of these can be changed" in assert_page(response, 422).text
+    assert ticks(response) == {"acme": False, "brisk": False, "crane": False}
+
+
+def test_changes_are_those_that_the_remedy_names() -> None:
+    for entry in knowledge():
+        finding = finding_for(entry.id, {}, {})
+        changes = changes_for(finding, "PlatformOperator")
+        assert (BulkChange.RETRY in changes) == entry.retryable
+        if BulkChange.MIGRATE in changes:
+            assert "Subscription" in entry.instead
+        if BulkChange.REMOVE in changes:
+            assert any("delete" in step.lower() for step in entry.remedy)
+        assert BulkChange.MIGRATE not in changes_for(finding, "ClusterExtension")
+        assert not changes_for(finding, "ClusterServiceVersion")
+    assert not changes_for(None, "PlatformOperator")
