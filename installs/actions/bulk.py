@@ -428,7 +428,7 @@ def stop(batch: ActionBatch, user: AnyUser) -> int:
     count = waiting.update(
         state=Action.State.STOPPED,
         finished_at=timezone.now(),
-        outcome=f"Stopped by {username} before anything of it was sent.",
+        outcome=f"Stopped by {username} before it was applied.",
         outcome_code="stopped",
     )
     if count:
@@ -459,8 +459,8 @@ def begin(action: Action) -> bool:
     now = timezone.now()
     if now - action.created_at > WAIT:
         hours = WAIT.seconds // 3600
-        text = f"Its turn did not come within {hours} hours, so it is not sent any more."
-        finish(action, Action.State.REFUSED, text, code="not-sent", hint="Ask for it again.")
+        text = f"It was queued for more than {hours} hours, so it will not be applied."
+        finish(action, Action.State.REFUSED, text, code="not-sent", hint="Request it again.")
         return False
     waiting = Action.objects.filter(pk=action.pk, state=Action.State.PENDING, begun_at=None)
     if not waiting.update(begun_at=now):

@@ -223,7 +223,7 @@ def _refuse_replaced(action: Action) -> None:
         action,
         Action.State.REFUSED,
         f"{action.path} {action.name} was replaced by another object of the same name "
-        "since its removal was asked for; nothing was deleted.",
+        "since its removal was requested; nothing was deleted.",
         code="replaced",
         hint="Look at the new object, and ask again if it shall go too.",
     )
@@ -257,7 +257,7 @@ def _refuse(action: Action, error: KubeError) -> None:
     if done and action.verb == Action.Verb.RETRY:
         message += f" Before that, it {done}."
     elif done and action.verb != Action.Verb.REMOVE:
-        message += f" Before that, it had made sure of {done}."
+        message += f" Applied before that: {done}."
     elif done and isinstance(error, Conflict):
         message += f" Before that, {done} was deleted."
     Action.objects.filter(pk=action.pk).update(dry_run=refusal.as_json())

@@ -182,7 +182,7 @@ def _settle(action: Action, *, is_current: bool) -> bool:
             Action.State.SUCCEEDED,
             f"{subscribed}; InstallPlan {plan} requires approval.",
             code="needs-approval",
-            hint="Look at what the InstallPlan carries, then approve it.",
+            hint="Review the contents of the InstallPlan, then approve it.",
         )
         return True
     installed = str(row.details.get("installed_csv") or row.bundle)
@@ -217,8 +217,8 @@ def _settle_approval(action: Action) -> bool:
         if row.details.get("current_csv") in wanted
     ]
     if plan is not None and plan.phase == "Complete" and all(_done(row, wanted) for row in rows):
-        installed = ", ".join(wanted) or "what it carried"
-        text = f"{action.name} is carried out: {installed}. {_remaining_trouble(rows)}"
+        installed = ", ".join(wanted) or "everything it lists"
+        text = f"{action.name} completed: {installed}. {_remaining_trouble(rows)}"
         finish(action, Action.State.SUCCEEDED, text.strip())
         return True
     return any(_settle_failure(action, row) for row in rows)
@@ -243,7 +243,7 @@ def _has_succeeded(row: Operator, csv: str) -> bool:
 
 def _remaining_trouble(rows: Sequence[Operator]) -> str:
     ill = [row for row in rows if row.health in _ENDED_BADLY]
-    return " ".join(f"{row.name} is {row.health} all the same: {row.reason}." for row in ill)
+    return " ".join(f"{row.name} is still {row.health}: {row.reason}." for row in ill)
 
 
 def _is_gone(action: Action) -> bool:
@@ -292,7 +292,7 @@ def _is_new(action: Action, row: Operator) -> bool:
 
 def _finish_gone(action: Action, *, replaced: bool) -> None:
     if action.verb == Action.Verb.REMOVE:
-        again = " Something has made it again since." if replaced else ""
+        again = " It was created again since." if replaced else ""
         text = f"{action.path} {action.name} is removed.{again}"
         finish(action, Action.State.SUCCEEDED, text)
         return
@@ -302,29 +302,29 @@ def _finish_gone(action: Action, *, replaced: bool) -> None:
         Action.State.FAILED,
         f"{action.path} {action.name} was {what} before it was installed.",
         code="vanished",
-        hint="Find out who else manages it, then ask again.",
+        hint="Find out who else manages it, then request it again.",
     )
 
 
 def _refuse_sending(action: Action, error: OlmwebError) -> None:
     if action.sent_at:
-        text = f"It is not known whether the cluster took it, and it is not sent again. {error}"
+        text = f"It is unknown whether the cluster applied it, and it is not applied again. {error}"
         finish(action, Action.State.LOST, text, code=error.code, hint=error.hint)
         return
-    made = f" Before that, it had made sure of {', '.join(action.done)}." if action.done else ""
-    text = f"It was not sent. {error}{made}"
+    made = f" Applied before that: {', '.join(action.done)}." if action.done else ""
+    text = f"It was not applied. {error}{made}"
     finish(action, Action.State.REFUSED, text, code=error.code, hint=error.hint)
 
 
 def _give_up_sending(action: Action) -> None:
     minutes = ACTION_TIMEOUT.seconds // 60
     if action.sent_at:
-        text = f"It is not known whether the cluster took it; no answer within {minutes} minutes."
-        text += f" Known is: {', '.join(action.done)}." if action.done else ""
+        text = f"It is unknown whether the cluster applied it: no answer within {minutes} minutes."
+        text += f" Applied so far: {', '.join(action.done)}." if action.done else ""
         finish(action, Action.State.LOST, text, code="no-answer", hint=action.outcome)
         return
-    text = f"It was not sent within {minutes} minutes and is not sent any more."
-    hint = action.outcome or "Check that a worker runs, then ask again."
+    text = f"It was not applied within {minutes} minutes and will not be applied."
+    hint = action.outcome or "Check that a worker runs, then request it again."
     finish(action, Action.State.REFUSED, text, code="not-sent", hint=hint)
 
 
@@ -334,7 +334,7 @@ def _give_up_following(action: Action) -> None:
         action,
         Action.State.LOST,
         f"No outcome within {ACTION_TIMEOUT.seconds // 60} minutes; "
-        "the cluster may still be at it.",
+        "the cluster may still be working on it.",
         code="no-outcome",
         hint="Look for finalizers that keep the object." if removing else "Look at the operator.",
     )

@@ -123,7 +123,7 @@ def require_reviewed(token: str, plans: Sequence[Plan], user: AnyUser, purpose: 
         digests = []
     if not {_digest(plan, user) for plan in plans} <= set(digests):
         raise OlmwebError(
-            "This is not what was reviewed, so nothing was asked for.",
+            "Form changed, nothing applied. Review again.",
             code="not-reviewed",
             status=403,
             hint="Open the form again, review it, and confirm what it shows.",

@@ -181,7 +181,7 @@ def matching_rules(cluster: Cluster, path: str, package: str, version: str) -> l
     matching = [rule for rule in rules if matches(rule, package, version)]
     if not matching and AllowRule.objects.exists():
         raise OlmwebError(
-            f"{package} {version} is not on the allow-list, so it can't be asked for.",
+            f"{package} {version} is not on the allow-list, so it can't be requested.",
             code="not-allowed",
             status=403,
             hint="Choose another version, or ask an administrator of OLM Web to add it.",

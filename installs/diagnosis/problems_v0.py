@@ -464,7 +464,7 @@ def _plan(installation: V0Installation, plan: Observation, verdict: Evaluation) 
         link = link_of(plan, verdict, first_broken=True)
         return _problem(installation, verdict, messages, link, after="CatalogSource")
     names = ", ".join(texts(plan.details, "csvs")) or installation.csv_name
-    message = f"InstallPlan {plan.name} waits for approval to install {names}"
+    message = f"InstallPlan {plan.name} requires manual approval to install {names}"
     link = link_of(plan, replace(verdict, message=message), first_broken=True)
     messages = [ReportedMessage.of(plan, message)]
     problem = _problem(
@@ -480,9 +480,8 @@ def _plan_unseen(installation: V0Installation, verdict: Evaluation) -> V0Problem
     state = {State.FAILED: "failed"}.get(verdict.state, "waiting")
     if verdict.reason == "ReferencedInstallPlanNotFound":
         state = "absent"
-    sentence = (
-        f"InstallPlan {name or '?'} waits for approval to install {installation.csv_name or '?'}"
-    )
+    csv = installation.csv_name or "?"
+    sentence = f"InstallPlan {name or '?'} requires manual approval to install {csv}"
     message = sentence if approval else verdict.message or f"installplan {name} is missing"
     link = ChainLink(
         "InstallPlan", subject.namespace, name, state, verdict.reason, message, first_broken=True

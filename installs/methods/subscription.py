@@ -128,7 +128,7 @@ class SubscriptionMethod(Method):
         return resolution.version
 
     def export_notes(self, choice: InstallChoice, pinned: str) -> list[str]:
-        approval = "each InstallPlan waits for approval, the first one, too"
+        approval = "each InstallPlan requires manual approval, including the first one"
         if choice.approval == AUTOMATIC:
             approval = "approval is Automatic, so OLM goes on from it along the channel by itself"
         notes = [f"Starts at {choice.version}; {approval}."]

@@ -247,7 +247,7 @@ _FACTS: dict[str, tuple[tuple[Any, ...], ...]] = {
     ),
     "OperatorGroup": (
         ("Watches", _watched),
-        ("Asked for", "targets"),
+        ("Requested namespaces", "targets"),
         ("Service account", "service_account", "code"),
         ("Upgrade strategy", "upgrade_strategy"),
     ),

@@ -94,7 +94,7 @@ def v0_path(offer: OfferedPackage, channel: str, start: str, clears: Clears) -> 
 
 def _approvals(subject: CheckedOperator, steps: int) -> list[str]:
     if subject.plan:
-        return [f"InstallPlan {subject.plan} waits for approval: approve it first."]
+        return [f"InstallPlan {subject.plan} requires manual approval: approve it first."]
     if subject.manual:
         plans = "its InstallPlan" if steps == 1 else f"each of the {steps} InstallPlans"
         return [f"Approval is Manual: approve {plans}."]

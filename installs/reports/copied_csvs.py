@@ -139,7 +139,7 @@ def request_report(cluster: Cluster, user: User | AnonymousUser) -> CopyReport:
         Cluster.objects.select_for_update().get(pk=cluster.pk)
         report = CopyReport.objects.filter(cluster=cluster, state__in=OPEN).first()
         if report and timezone.now() - report.created_at > timedelta(seconds=2 * TASK_LIMIT):
-            fail(report, "The worker that made this report was stopped.", "Ask for it again.")
+            fail(report, "The worker that made this report was stopped.", "Request it again.")
             report = None
         report = report or CopyReport.objects.create(cluster=cluster, user=user)
         # Also for a pending report: its message may be lost, and a second one does no harm.

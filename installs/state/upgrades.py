@@ -78,7 +78,7 @@ def _held(row: Operator, components: Sequence[ComponentRow], installed: str, tar
         )
     plan = named.get(("InstallPlan", text(row.details, "plan")))
     if plan is not None and plan.phase == "RequiresApproval":
-        return f"InstallPlan {plan.name} waits for approval."
+        return f"InstallPlan {plan.name} requires manual approval."
     failed = find(row.conditions, RESOLUTION_FAILED)
     if text(failed, "status") == "True":
         csvs = [observe(csv) for csv in components if csv.kind == CSV]

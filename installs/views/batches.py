@@ -260,7 +260,7 @@ def stop_batch(request: HttpRequest, id: int) -> HttpResponse:
     batch = get_batch(id)
     count = bulk.stop(batch, request.user)
     if count:
-        messages.success(request, f"Stopped: {count} not sent. What had begun goes on.")
+        messages.success(request, f"Stopped: {count} not applied. Actions that began go on.")
     else:
         messages.info(request, "Nothing was left to stop: all of it has begun or ended.")
     return redirect("installs:batch", batch.pk)

@@ -123,7 +123,7 @@ def remove(
         context["counted"] = inventory.count_instances(operator.cluster, crds, request.user)
         return show_form(request, "remove", context)
     if request.POST.get("sure") != "yes":
-        sentence = "Tick the box to say that you know what goes with it."
+        sentence = "Tick the box to confirm that you understand what will be deleted."
         context["refusal"] = {"message": sentence}
         return show_form(request, "remove", context, failed=True)
     record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user, "remove")

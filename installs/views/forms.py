@@ -82,7 +82,8 @@ def follow_action(request: HttpRequest, action: Action) -> HttpResponse:
     if action.user is not None and action.user_id != request.user.pk:
         username = action.user.get_username()
         messages.info(
-            request, f"{username} asked for the same just before, so nothing is sent twice."
+            request,
+            f"{username} requested the same change just before, so it is not applied twice.",
         )
     return go_to(request, reverse("installs:action", args=[action.pk]))
 

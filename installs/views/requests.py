@@ -58,7 +58,7 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
     target = next((cluster for cluster in targets if cluster.name == values["cluster"]), None)
     if target is None and values["cluster"] and request.method == "POST":
         raise OlmwebError(
-            "Nothing of this catalog can be asked for on that cluster.",
+            "Installations from this catalog can't be requested for that cluster.",
             code="not-allowed",
             status=403,
         )

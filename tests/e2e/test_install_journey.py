@@ -81,7 +81,7 @@ def test_a_failed_install_tells_cause_and_remedy_is_grouped_by_cause_and_can_be_
 
     page.get_by_role("link", name="Remove", exact=True).click()
     expect(page.get_by_text("DELETE PlatformOperator tenant-demo")).to_be_visible()
-    page.get_by_label("I know what goes with it").check()
+    page.get_by_label("I understand that these resources will be deleted").check()
     page.get_by_role("button", name="Remove", exact=True).click()
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")

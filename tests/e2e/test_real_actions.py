@@ -154,13 +154,13 @@ def play_node_until(olm: World, namespace: str, csv: str) -> None:
 def approve(page: Page, olm: World, namespace: str, csv: str) -> None:
     """From the operator's page over what the plan carries to the new version's success."""
     page.get_by_role("link", name="Approve", exact=True).click()
-    carried = page.get_by_role("region", name="What it carries")
+    carried = page.get_by_role("region", name="Contents of the InstallPlan")
     expect(carried).to_contain_text(csv)
     expect(carried).to_contain_text("ClusterServiceVersion")
     review(page)
     outcome = confirm(page, "Approve")
     play_node_until(olm, namespace, csv)
-    expect(outcome).to_contain_text("is carried out", timeout=steps.OUTCOME_MS)
+    expect(outcome).to_contain_text("completed", timeout=steps.OUTCOME_MS)
 
 
 def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> None:
@@ -198,7 +198,7 @@ def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> Non
     expect(page.get_by_role("region", name="Version and catalog")).to_contain_text("1.1.0")
 
     page.get_by_role("link", name="Remove", exact=True).click()
-    page.get_by_label("I know what goes with it").check()
+    page.get_by_label("I understand that these resources will be deleted").check()
     outcome = confirm(page, "Remove")
     expect(outcome).to_contain_text("is removed", timeout=steps.OUTCOME_MS)
     for kind in ("Subscription", "ClusterServiceVersion"):

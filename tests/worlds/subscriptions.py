@@ -217,7 +217,7 @@ def make_pending_approval(cluster: Cluster) -> Operator:
     grafana = make_subscription(
         cluster, installed="1.0.0", current="1.1.0", health="NeedsApproval",
         reason="RequiresApproval", upgrade="1.1.0", finding="approval-required",
-        upgrade_held="An InstallPlan waits for approval.",
+        upgrade_held="An InstallPlan requires manual approval.",
         details={"approval": "Manual", "state": "UpgradePending"},
     )  # fmt: skip
     loki = make_subscription(

@@ -209,7 +209,7 @@ def test_a_version_that_succeeded_ends_the_approval_whatever_olm_says_of_resolut
     row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
     assert (row.health, row.finding) == ("Degraded", "sub-no-channel")
     assert approval.state == "succeeded", approval.outcome
-    assert f"{PACKAGE} is Degraded all the same: ConstraintsNotSatis" in approval.outcome
+    assert f"{PACKAGE} is still Degraded: ConstraintsNotSatis" in approval.outcome
 
 
 def _phases(sandbox: Sandbox) -> list[str]:
@@ -255,7 +255,7 @@ def test_an_upgrade_to_another_channel_is_followed_to_its_end(
             cluster=cluster, kind="InstallPlan", namespace=NAMESPACE, phase="RequiresApproval"
         )
         action = carry_out(request(plan_changes.plan_approve(cluster, waiting), olivia))
-        assert "is carried out: queue-demo.v3.0.1" in action.outcome
+        assert "completed: queue-demo.v3.0.1" in action.outcome
     else:
         assert action.outcome == "queue-demo is at queue-demo.v3.0.1."
     row.refresh_from_db()

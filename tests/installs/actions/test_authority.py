@@ -67,7 +67,7 @@ def test_an_action_of_somebody_who_lost_the_right_is_refused_and_nothing_is_sent
     loses(olivia)
     carry_out(action)
     assert (action.state, action.outcome_code) == ("refused", "not-allowed")
-    assert action.outcome == f"It was not sent. {reason}"
+    assert action.outcome == f"It was not applied. {reason}"
     assert writes(sandbox) == []
 
 
@@ -128,7 +128,7 @@ def test_every_action_of_a_bulk_install_is_checked(
         follow.run(action_id)
     states = batch.actions.values_list("state", "outcome")
     assert set(states) == {
-        ("refused", "It was not sent. The API token that requested it was deleted.")
+        ("refused", "It was not applied. The API token that requested it was deleted.")
     }
     assert writes(sandbox) == sent, "the dry runs alone"
 
@@ -179,7 +179,7 @@ def test_a_review_token_is_for_one_purpose_user_and_cluster(
         ([plan], alice, "request-1"),
         ([elsewhere], olivia, "request-1"),
     ):
-        with pytest.raises(OlmwebError, match="not what was reviewed"):
+        with pytest.raises(OlmwebError, match="Form changed, nothing applied"):
             record.require_reviewed(token, plans, user, purpose)
 
 
@@ -192,7 +192,7 @@ def test_a_review_token_is_for_the_bundle_that_was_shown(cluster: Cluster, olivi
     package.channels.get().entries.filter(name=plan.target).update(name=f"{NAME}.v1.2.0")
     now = plan_install(cluster, package, "")
     assert (now.target, now.steps) != (plan.target, plan.steps)
-    with pytest.raises(OlmwebError, match="not what was reviewed"):
+    with pytest.raises(OlmwebError, match="Form changed, nothing applied"):
         record.require_reviewed(token, [now], olivia, "install")
 
 
@@ -203,7 +203,7 @@ def test_a_review_token_ends_after_an_hour(
     now = time.time()
     token = record.reviewed([plan], olivia, "install")
     monkeypatch.setattr(time, "time", lambda: now + record.REVIEW_SECONDS + 60)
-    with pytest.raises(OlmwebError, match="not what was reviewed"):
+    with pytest.raises(OlmwebError, match="Form changed, nothing applied"):
         record.require_reviewed(token, [plan], olivia, "install")
 
 

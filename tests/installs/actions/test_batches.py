@@ -217,7 +217,7 @@ def test_only_what_was_shown_to_this_person_can_be_confirmed(
     actions.require_reviewed(token, shown[:1], olivia, "bulk")  # fewer than shown
     more = bulk.accepted(items(prod, olivia, "acme", "crane"))
     for found, user, text in ((more, olivia, token), (shown, alice, token), (shown, olivia, "x")):
-        with pytest.raises(OlmwebError, match="not what was reviewed") as caught:
+        with pytest.raises(OlmwebError, match="Form changed, nothing applied") as caught:
             actions.require_reviewed(text, found, user, "bulk")
         assert caught.value.status == 403
 
@@ -413,7 +413,7 @@ def test_stop_ends_what_has_not_begun_and_nothing_else(
     assert bulk.stop(batch, alice) == 4
     assert states(batch) == ["pending", *["stopped"] * 4]
     stopped = actions_of(batch)[1]
-    assert stopped.outcome == "Stopped by alice before anything of it was sent."
+    assert stopped.outcome == "Stopped by alice before it was applied."
     assert run(stopped) is None
     assert sandbox.store.get(PO, stopped.name) is None
     batch.refresh_from_db()

@@ -104,7 +104,7 @@ def test_two_people_at_the_same_moment_make_one_action_and_one_write(
     assert (action.state, action.outcome) == ("succeeded", f"{NAME} is installed.")
     assert len(applies(sandbox)) == 1
     assert action.user is not None
-    told = f"{action.user.get_username()} asked for the same just before"
+    told = f"{action.user.get_username()} requested the same change just before"
     pages = [one.get(f"/activity/actions/{action.pk}").content.decode() for one, _ in presses]
     assert [told in page for page in pages] == [one != action.user for one in people]
 

@@ -308,7 +308,7 @@ def test_an_approved_action_is_not_sent_when_its_rule_has_ended_since(
         switch_off(olivia)
     action = carry_out(Action.objects.get())
     assert (action.state, action.outcome_code) == ("refused", "not-allowed")
-    assert action.outcome.startswith("It was not sent. ")
+    assert action.outcome.startswith("It was not applied. ")
     assert sandbox.store.get("Namespace", NAMESPACE) is None
     assert sandbox.store.get(EXTENSION, NAME) is None
 

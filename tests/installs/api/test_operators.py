@@ -54,7 +54,7 @@ def test_chain_requirements_events_and_changes_are_those_of_the_page(
     event = found["events"][0]
     assert (event["kind"], event["type"], event["count"]) == ("ClusterServiceVersion", "Warning", 3)
     assert found["transitions"][0]["to_status"] == "NeedsApproval"
-    assert found["upgrade_held"] == "An InstallPlan waits for approval."
+    assert found["upgrade_held"] == "An InstallPlan requires manual approval."
 
 
 def test_a_csv_without_a_subscription_is_an_operator_with_a_note(world: World, get: Get) -> None:

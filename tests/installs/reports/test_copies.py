@@ -306,7 +306,7 @@ def test_a_report_that_nobody_makes_any_more_does_not_block_the_next(
     assert request_report(cluster, bob).pk != first.pk
     first.refresh_from_db()
     assert first.state == CopyReport.State.FAILED
-    assert first.error_hint == "Ask for it again."
+    assert first.error_hint == "Request it again."
 
 
 def test_a_visitor_can_not_make_a_cluster_count(cluster: Cluster, sent: Mock) -> None:

@@ -203,7 +203,11 @@ def test_copies_of_a_csv_are_never_counted(fake: KubeFake, cluster: Cluster) -> 
 @pytest.mark.parametrize(
     ("status", "around", "held"),
     [
-        ({}, v0.plan("install-2", "RequiresApproval"), "InstallPlan install-2 waits for approval."),
+        (
+            {},
+            v0.plan("install-2", "RequiresApproval"),
+            "InstallPlan install-2 requires manual approval.",
+        ),
         (
             {},
             v0.operator_condition(

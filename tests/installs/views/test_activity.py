@@ -24,7 +24,7 @@ def run(**fields: Any) -> SyncRun:
 
 
 def test_before_anything_was_asked_it_says_what_will_be_here(reader: Client) -> None:
-    assert "Nobody has asked for anything yet" in assert_page(reader.get("/activity/")).text
+    assert "No actions yet" in assert_page(reader.get("/activity/")).text
     assert "No sync run yet" in assert_page(reader.get("/activity/", {"show": "syncs"})).text
 
 
@@ -155,7 +155,7 @@ def test_an_action_under_way_shows_what_was_sent_and_is_followed(
 ) -> None:
     action = make_action(prod, "etcd")
     page = assert_page(reader.get(f"/activity/actions/{action.pk}"))
-    assert "The cluster took it" in page.text
+    assert "OLM Web follows it" in page.text
     assert "kind: PlatformOperator" in page.text
     assert "olivia" in page.text
     assert "Dry run Accepted" in page.text
@@ -199,7 +199,7 @@ def test_a_refused_action_shows_the_clusters_words(reader: Client, prod: Cluster
 def test_a_removal_names_what_it_deletes(reader: Client, prod: Cluster) -> None:
     action = make_action(prod, verb="remove", stored_steps=[])
     assert (
-        "DELETE of PlatformOperator etcd"
+        "Deleted resources PlatformOperator etcd"
         in assert_page(reader.get(f"/activity/actions/{action.pk}")).text
     )
 

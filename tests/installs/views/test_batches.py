@@ -277,7 +277,7 @@ def test_stop_stops_what_has_not_begun_and_says_so(
     assert "Stop remaining actions" in page.text
     assert writer.get(stop).status_code == 405
     told = assert_page(writer.post(stop, follow=True)).text
-    assert "Stopped: 2 not sent. What had begun goes on." in told
+    assert "Stopped: 2 not applied. Actions that began go on." in told
     assert "olivia stopped it" in told
     assert "Stop what" not in told
     assert "Nothing was left to stop" in assert_page(writer.post(stop, follow=True)).text

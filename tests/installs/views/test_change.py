@@ -209,7 +209,7 @@ def test_the_objects_that_a_removal_takes_along_are_counted_on_request(
     with client_for(prod) as client:
         there = len(next(client.list_pages(PLATFORM_OPERATORS, "v1alpha1")).items)
     assert there > 0
-    assert "Count their objects" in assert_page(writer.get(REMOVE)).text
+    assert "Count their custom resources" in assert_page(writer.get(REMOVE)).text
     response = writer.post(REMOVE, {"step": "count"})
     page = assert_page(response)
     assert [(one.name, one.count) for one in response.context["counted"]] == [
@@ -218,11 +218,11 @@ def test_the_objects_that_a_removal_takes_along_are_counted_on_request(
         ("retired.example.com", None),
     ]
     assert f"<strong>{there}</strong>" in response.content.decode()
-    assert "not known: No version of it is served." in page.text
+    assert "unknown: No version of it is served." in page.text
     assert not Action.objects.exists()
     sandbox.stop()
     silent = assert_page(writer.post(REMOVE, {"step": "count"}))
-    assert silent.text.count("not known: ") == 3
+    assert silent.text.count("unknown: ") == 3
 
 
 def test_a_kind_that_is_not_removed_is_refused(writer: Client, prod: Cluster) -> None:

@@ -108,7 +108,7 @@ def test_an_upgrade_that_is_held_says_why(reader: Client, prod: Cluster) -> None
     make_pending_approval(prod)
     page = page_of(reader, "grafana")
     assert "Held No direct upgrade to 1.1.0." in page.text
-    assert "An InstallPlan waits for approval." in page.text
+    assert "An InstallPlan requires manual approval." in page.text
 
 
 def test_a_deprecated_bundle_says_so_in_the_catalogs_words(reader: Client, prod: Cluster) -> None:
@@ -134,7 +134,7 @@ def test_a_bundle_that_only_the_catalog_calls_deprecated_says_so_too(
 def test_approving_is_told_before_it_is_done(reader: Client, prod: Cluster) -> None:
     make_pending_approval(prod)
     page = page_of(reader, "grafana")
-    assert "InstallPlan install-grafana waits for approval" in page.text
+    assert "Manual approval required: InstallPlan install-grafana" in page.text
     assert "upgrades grafana.v1.0.0 to grafana.v1.1.0 and upgrades loki.v2.0.0 to loki.v2.1.0" in (
         page.text
     )
@@ -172,7 +172,7 @@ def test_an_upgrade_is_offered_beside_the_approval_of_one_only(
 
 def test_a_plan_that_is_approved_asks_for_nothing(reader: Client, prod: Cluster) -> None:
     make_crashing(prod)
-    assert "waits for approval" not in page_of(reader, "jaeger").text
+    assert "anual approval" not in page_of(reader, "jaeger").text
 
 
 def test_two_plans_for_one_version_are_told(reader: Client, prod: Cluster) -> None:

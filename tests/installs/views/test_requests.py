@@ -73,7 +73,7 @@ def _decide(client: Client, request: InstallRequest, step: str, **more: str) -> 
 def test_a_viewer_asks_and_nothing_reaches_the_cluster(package: Package, bob: User) -> None:
     client = signed_in(bob)
     page = assert_page(client.get(ASK))
-    assert "Reason, read by who decides" in page.text
+    assert "Reason, shown to the approvers" in page.text
     response = client.post(ASK, FORM)
     made = InstallRequest.objects.get()
     assert response["Location"] == page_of(made)
@@ -310,9 +310,7 @@ def test_the_queue_says_when_it_is_empty_and_lists_what_was_asked(
     client: Client, bob: User, prod: Cluster, package: Package
 ) -> None:
     client.force_login(bob)
-    assert (
-        "Nobody has asked for anything yet" in assert_page(client.get("/activity/requests/")).text
-    )
+    assert "No requests yet" in assert_page(client.get("/activity/requests/")).text
     install_requests.submit(
         prod, package, bob, path="PlatformOperator", version="1.1.0", reason="<b>now</b>"
     )
