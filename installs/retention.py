@@ -1,7 +1,8 @@
 """Which rows are deleted, and when. The periods are set in olmweb/settings.py.
 
 History and reports stay for OLMWEB_RETENTION_DAYS, Kubernetes Events for
-OLMWEB_EVENT_RETENTION_DAYS, answers of access reviews as long as buttons show them, inspections of
+OLMWEB_EVENT_RETENTION_DAYS, answers of access reviews as long as buttons show them, the YAML of
+objects as long as its page shows it, inspections of
 images that no catalog names and expired leases for a day, sessions until they expire, expired API
 tokens and the admin pages' log for OLMWEB_RETENTION_DAYS, the audit log for
 OLMWEB_AUDIT_RETENTION_DAYS (0: for ever). Unfinished work stays, however old.
@@ -26,10 +27,12 @@ from installs.models import (
     CopyReport,
     Event,
     InstallRequest,
+    ObjectYaml,
     Transition,
     UnknownMessage,
 )
 from installs.notifications.select import ongoing
+from installs.reports import object_yaml
 from olmweb.models import ApiToken, AuditEvent, Lease, SyncRun
 
 BATCH = 1000
@@ -60,6 +63,7 @@ def prune(now: datetime) -> dict[str, int]:
         "leases": Lease.objects.filter(expires_at__lt=now - LEASES),
         "tokens": ApiToken.objects.filter(expires_at__lt=limit),
         "admin_log": LogEntry.objects.filter(action_time__lt=limit),
+        "yaml": ObjectYaml.objects.filter(requested_at__lt=now - object_yaml.SHOWN),
         "rights": AccessAnswer.objects.filter(checked_at__lt=now - buttons.MAX_AGE),
     }
     if settings.AUDIT_RETENTION_DAYS:

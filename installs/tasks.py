@@ -9,9 +9,9 @@ from kombu.exceptions import OperationalError as BrokerError
 from installs import retention
 from installs.actions import bulk, buttons, follow
 from installs.facts import evaluate, inventory
-from installs.models import CopyReport
+from installs.models import CopyReport, ObjectYaml
 from installs.notifications import send
-from installs.reports import copied_csvs
+from installs.reports import copied_csvs, object_yaml
 from installs.state import full_sync
 from installs.state.watch import scheduling
 from installs.state.watch.run import watch_cluster as watch
@@ -156,6 +156,21 @@ def review_access(user_id: int, cluster_id: int, rights: list[list[str]]) -> Non
         buttons.review_access(user, cluster, buttons.read_rights(rights))
     except KubeError as error:
         log.info("rights not read", cluster=cluster.name, code=error.code, error=error.message)
+
+
+@task(name=object_yaml.TASK, queue="actions", time_limit=60, expires=object_yaml.PATIENCE)
+def read_object(row_id: int) -> None:
+    """Reads one object as the user who requested its YAML, unless another worker has."""
+    rows = ObjectYaml.objects.select_related("user", "cluster")
+    row = rows.filter(pk=row_id, finished_at=None).first()
+    if row is None:
+        return
+    try:
+        object_yaml.read_object(row)
+    except Exception as error:
+        log.exception("reading an object crashed", cluster=row.cluster.name, kind=row.kind)
+        text = f"{row.kind} {row.name} could not be read ({type(error).__name__})."
+        object_yaml.fail(row, text, "The log of the worker has the details.")
 
 
 @task(name="installs.prune", time_limit=600, expires=3600)

@@ -2,7 +2,7 @@
 
 Queues, each with workers of its own, so that short work never waits for long work:
 
-    actions   actions and their follow-ups, access reviews, assignment of clusters
+    actions   actions and their follow-ups, access reviews, YAML of objects, assignment of clusters
     sync      catalogs, cluster passes, verdicts, notifications, retention
     reports   what one person requests and may take long: inspections, reports of copied CSVs
     watch     watches of clusters, minutes each

@@ -94,6 +94,36 @@ class CopyReport(models.Model):
         return f"copied CSVs of {self.cluster_id}: {self.state}"
 
 
+class ObjectYaml(models.Model):
+    """An object of a cluster as YAML, read for one user, who alone sees it for a few minutes.
+
+    Requested again, the row is used again. `error_text` is a sentence; `text` is empty then.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=100)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    text = models.TextField(blank=True)
+    error_text = models.TextField(blank=True)
+    error_hint = models.TextField(blank=True)
+    requested_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)  # None: not read yet
+
+    class Meta:
+        verbose_name_plural = "YAML of objects"
+        constraints = (
+            models.UniqueConstraint(
+                fields=("user", "cluster", "kind", "namespace", "name"), name="yaml_identity"
+            ),
+        )
+        indexes = (models.Index(fields=("requested_at",)),)
+
+    def __str__(self) -> str:
+        return f"YAML of {self.kind} {self.namespace or '-'}/{self.name}"
+
+
 class Notification(models.Model):
     """A change of health for the webhook, written in the transaction of its Transition."""
 

@@ -12,6 +12,7 @@ from installs.models import Component, Operator
 from installs.presenters.object_details import Fact, facts_of
 from installs.queries.operator_detail import Parts, key_of
 from installs.queries.providers import missing_api, provider_searches
+from installs.reports import object_yaml
 from olmweb.accounts.roles import AnyUser
 
 STATE_ICONS = {
@@ -87,6 +88,7 @@ class ChainStep:
     conditions: list[dict[str, Any]]
     facts: list[Fact]
     open: bool
+    has_yaml: bool  # the object can be read on its YAML page
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,11 @@ class RelatedObject:
     what: str
     row: Component | None
     facts: list[Fact]
+
+    @property
+    def has_yaml(self) -> bool:
+        """Whether the object can be read on its YAML page."""
+        return self.row is not None and self.kind in object_yaml.KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +179,7 @@ def chain(
                 conditions=row.conditions if row else [],
                 facts=facts_of(row) if row else [],
                 open=link.first_broken,
+                has_yaml=row is not None and link.kind in object_yaml.KINDS,
             )
         )
     return shown

@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 RETRY_MILLISECONDS = 3000
 TOPIC = re.compile(
-    r"clusters|cluster-[0-9]{1,18}|catalogs|syncs|watches|actions|requests|reports|minute"
+    r"clusters|cluster-[0-9]{1,18}|catalogs|syncs|watches|actions|requests|reports|objects|minute"
 )
 
 Stamps = dict[str, object]  # topic -> a value that differs when rows of the topic changed
@@ -95,6 +95,12 @@ def _reports() -> object:
     return list(model.objects.filter(state__in=states).values_list("pk", "state")), _newest(model)
 
 
+def _objects() -> object:
+    """Those that a worker has still to read: one that was read is no longer among them."""
+    model: Any = apps.get_model("installs", "ObjectYaml")
+    return list(model.objects.filter(finished_at=None).values_list("pk", flat=True))
+
+
 def _newest(model: Any) -> int | None:
     newest: int | None = model.objects.order_by().aggregate(newest=Max("pk"))["newest"]
     return newest
@@ -108,6 +114,7 @@ TOPICS: dict[str, Callable[[], object]] = {
     "actions": _actions,
     "requests": _requests,
     "reports": _reports,
+    "objects": _objects,
     "minute": lambda: int(time.time() // 60),
 }
 

@@ -95,6 +95,7 @@ def test_much_goes_in_small_parts(cluster: Cluster, monkeypatch: pytest.MonkeyPa
         "batches": 0,
         "reports": 0,
         "rights": 0,
+        "yaml": 0,
         "inspections": 0,
         **dict.fromkeys(("sessions", "leases", "tokens", "admin_log", "audit"), 0),
         "messages": 0,

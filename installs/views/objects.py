@@ -1,0 +1,69 @@
+"""The YAML of an object, requested by POST. A GET shows what a worker has read for the person."""
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from installs.methods import METHODS
+from installs.queries.lookup import NO_NAMESPACE
+from installs.reports import object_yaml as objects
+from olmweb.accounts.roles import may_act, person, sign_in_required
+from olmweb.clusters import get_cluster
+from olmweb.web.context import clusters
+from olmweb.web.pages import render_live, revision_token, unchanged
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@sign_in_required(check=person, methods=("POST",))
+def object_yaml(
+    request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
+) -> HttpResponse:
+    """The YAML that was read for this person in the last minutes, or the request for it."""
+    row = get_cluster(cluster, clusters(request))
+    place = "" if namespace == NO_NAMESPACE else namespace
+    now = timezone.now()
+    if request.method == "POST":
+        objects.request_yaml(person(request.user), row, kind, place, name, now)
+        response = HttpResponseRedirect(
+            reverse("installs:object", args=(cluster, kind, namespace, name))
+        )
+        response.status_code = 303
+        return response
+    objects.require_stored(row, kind, place, name)
+    may_read, why_not = may_act(request.user)
+    result = (
+        objects.current_yaml(person(request.user), row, kind, place, name, now)
+        if may_read
+        else None
+    )
+    pending = result is not None and objects.is_pending(result, now)
+    token = revision_token(pending, result and (result.pk, result.requested_at, result.finished_at))
+    if (answer := unchanged(request, token)) is not None:
+        return answer
+    context = {
+        "cluster": row,
+        "kind": kind,
+        "namespace": place,
+        "name": name,
+        "page": _page_of(row.name, kind, namespace, name),
+        "command": objects.kubectl_command(row, kind, place, name),
+        "may_read": may_read,
+        "why_not": why_not,
+        "result": result,
+        "pending": pending,
+        "lost": result is not None and result.finished_at is None and not pending,
+        "minutes": int(objects.SHOWN.total_seconds() // 60),
+    }
+    return render_live(request, "installs/object.html", context, token=token, topics=("objects",))
+
+
+def _page_of(cluster: str, kind: str, namespace: str, name: str) -> str:
+    """The address of the object's own page; empty for an object that has none."""
+    if kind == "ClusterOperator":
+        return reverse("installs:clusteroperator", args=(cluster, name))
+    if kind in METHODS:
+        return reverse("installs:operator", args=(cluster, kind, namespace, name))
+    return ""
