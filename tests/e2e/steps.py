@@ -1,6 +1,6 @@
 """What journeys have in common: signing in, where an operator's pages are, following an action."""
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 PASSWORDS = {"admin": "demo-admin", "operator": "demo-operator", "viewer": "demo-viewer"}
 # On a cluster of one's own: the first administrator's password is checked.
@@ -12,6 +12,26 @@ AGGREGATED = "/cluster-operators/sandbox/platform-operators-aggregated"
 OUTCOME_MS = 40_000
 # A change comes by watch and a page polls every 1.2 s; generous for a busy machine.
 SEEN_MS = 12_000
+
+# Whether the focused element differs from itself without focus: its own look or that around it.
+SHOWS_FOCUS = """() => {
+  const element = document.activeElement;
+  const look = () => [element, element.parentElement].flatMap((one) =>
+    ["", "::before", "::after"].map((part) => {
+      const style = getComputedStyle(one, part || null);
+      const outline = style.outlineStyle === "none" ? "none" : style.outline;
+      return [outline, style.boxShadow, style.borderBottom, style.border].join();
+    })).join("\\n");
+  for (const one of [element, element.parentElement]) one.classList.add("no-transition");
+  const focused = look();
+  const box = element.getBoundingClientRect();
+  const inside = box.width > 1 && box.bottom > 0 && box.top < innerHeight
+    && box.right > 0 && box.left < innerWidth;
+  element.blur();
+  const blurred = look();
+  element.focus({ focusVisible: true });
+  return inside && focused !== blurred;
+}"""
 
 
 def sign_in(page: Page, user: str, then: str = "/", *, password: str = "") -> None:
@@ -35,3 +55,18 @@ def follow_to(page: Page, word: str) -> None:
     """Waits until an action's page says its outcome; the page must update itself."""
     outcome = page.get_by_role("region", name="Outcome")
     expect(outcome.get_by_text(word, exact=True).first).to_be_visible(timeout=OUTCOME_MS)
+
+
+def tab_to(page: Page, goal: Locator, *, limit: int = 90) -> None:
+    """Presses Tab until `goal` has the focus; every stop on the way must show that it has it."""
+    hidden = []
+    for _ in range(limit):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement === document.body"):
+            continue
+        if not page.evaluate(SHOWS_FOCUS):
+            hidden.append(page.evaluate("document.activeElement.outerHTML.slice(0, 160)"))
+        if goal.evaluate("element => element === document.activeElement"):
+            assert not hidden, f"focus is not visible on: {hidden}"
+            return
+    raise AssertionError(f"{limit} times Tab did not reach {goal}")

@@ -3,46 +3,12 @@
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import expect
 
 from tests.e2e import steps
+from tests.e2e.steps import tab_to
 
 pytestmark = pytest.mark.e2e
-
-# Whether the focused element differs from itself without focus: its own look or that around it.
-SHOWS_FOCUS = """() => {
-  const element = document.activeElement;
-  const look = () => [element, element.parentElement].flatMap((one) =>
-    ["", "::before", "::after"].map((part) => {
-      const style = getComputedStyle(one, part || null);
-      const outline = style.outlineStyle === "none" ? "none" : style.outline;
-      return [outline, style.boxShadow, style.borderBottom, style.border].join();
-    })).join("\\n");
-  for (const one of [element, element.parentElement]) one.classList.add("no-transition");
-  const focused = look();
-  const box = element.getBoundingClientRect();
-  const inside = box.width > 1 && box.bottom > 0 && box.top < innerHeight
-    && box.right > 0 && box.left < innerWidth;
-  element.blur();
-  const blurred = look();
-  element.focus({ focusVisible: true });
-  return inside && focused !== blurred;
-}"""
-
-
-def tab_to(page: Page, goal: Locator, *, limit: int = 90) -> None:
-    """Presses Tab until `goal` has the focus; every stop on the way must show that it has it."""
-    hidden = []
-    for _ in range(limit):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement === document.body"):
-            continue
-        if not page.evaluate(SHOWS_FOCUS):
-            hidden.append(page.evaluate("document.activeElement.outerHTML.slice(0, 160)"))
-        if goal.evaluate("element => element === document.activeElement"):
-            assert not hidden, f"focus is not visible on: {hidden}"
-            return
-    raise AssertionError(f"{limit} times Tab did not reach {goal}")
 
 
 def test_the_skip_link_is_the_first_stop_and_leads_past_the_navigation(new_page) -> None:

@@ -1,0 +1,95 @@
+"""Why 53 operators fail, and the first cause mended for all of them, with the keyboard alone."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e import steps
+from tests.e2e.product import Product, demo
+from tests.e2e.steps import tab_to
+
+pytestmark = pytest.mark.e2e
+
+CAUSE = "AllNamespaces install mode required"
+ALL_MS = 240_000  # more than twenty actions, three at a time
+
+
+@pytest.fixture(scope="module")
+def product() -> Iterator[Product]:
+    """A demo of its own: other journeys count the operators that fail in theirs."""
+    with demo() as running:
+        yield running
+
+
+def press(page: Page, name: str, *, role: str = "link", limit: int = 90) -> None:
+    """Presses Tab until the link or button has the focus, then Enter."""
+    tab_to(page, page.get_by_role(role, name=name), limit=limit)
+    page.keyboard.press("Enter")
+
+
+def count_of(page: Page) -> int:
+    """How many operators the overview says that this cause has."""
+    cause = page.get_by_role("region", name="Causes").get_by_role("listitem").filter(has_text=CAUSE)
+    return int(re.findall(r"\d+", cause.inner_text())[0])
+
+
+def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_page) -> None:
+    page = new_page()
+    page.goto("/login/?next=/")
+    tab_to(page, page.get_by_label("User name"))
+    page.keyboard.type("operator")
+    tab_to(page, page.get_by_label("Password"), limit=1)
+    page.keyboard.type(steps.PASSWORDS["operator"])
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/$"))
+    before = count_of(page)
+    pages: list[str] = []
+    page.on("framenavigated", lambda frame: pages.append(frame.url))
+
+    press(page, f"View remedy for {CAUSE}")
+    page.wait_for_url("**/operators/**")
+    cause = page.get_by_role("region", name=CAUSE)
+    expect(cause).to_be_in_viewport()
+    expect(cause.get_by_text("kubectl delete platformoperator")).to_be_visible()
+    expect(page.get_by_role("main")).not_to_contain_text("<name>")
+    press(page, f"Migrate {before} to Subscriptions")
+
+    page.wait_for_url("**/operators/bulk-change**")
+    press(page, "Review", role="button")
+    expect(page.get_by_text("Dry run passed")).to_be_visible()
+    confirm = page.get_by_role("button", name=re.compile(r"^Migrate \d+$"))
+    expect(confirm).to_be_focused()
+    migrated = int(confirm.inner_text().split()[1])
+    assert 0 < migrated < before
+    expect(page.get_by_text("Not possible")).to_have_count(before - migrated)
+    page.keyboard.press("Enter")
+
+    page.wait_for_url("**/activity/bulk-installs/*")
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Bulk migration of {migrated}")
+    expect(page.get_by_text(f"All {migrated} have finished.")).to_be_visible(timeout=ALL_MS)
+    assert len(pages) == 3, "the cause, the review, the progress"
+
+    page.goto("/")
+    expect(page.get_by_role("region", name="Causes")).to_be_visible()
+    assert count_of(page) == before - migrated
+
+
+def test_the_rest_of_the_cause_is_deleted_without_scripts(new_page) -> None:
+    page = new_page(java_script_enabled=False)
+    steps.sign_in(page, "operator")
+    page.goto("/operators/?view=cause")
+    page.get_by_role("link", name=re.compile(r"^Delete \d+ PlatformOperators?$")).last.click()
+    page.get_by_role("button", name="Review", exact=True).click()
+    expect(page.get_by_text("Dry run passed")).to_be_visible()
+    page.get_by_role("checkbox", name="I understand").check()
+    page.get_by_role("button", name=re.compile(r"^Delete \d+$")).click()
+    page.wait_for_url("**/activity/bulk-installs/*")
+    for _ in range(60):
+        if page.get_by_text(re.compile("All \\d+ have finished.")).is_visible():
+            break
+        page.wait_for_timeout(1000)
+        page.reload()
+    expect(page.get_by_text(re.compile("All \\d+ have finished."))).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="Succeeded").first).to_be_visible()
