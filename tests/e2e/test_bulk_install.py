@@ -24,7 +24,7 @@ def choose(page: Page, *packages: str) -> None:
         page.get_by_label(f"Select {name}", exact=True).check()
     page.get_by_role("button", name="Install selected").first.click()
     expect(page.get_by_role("heading", name="Install several")).to_be_visible()
-    page.get_by_label("Install method").select_option("Subscription")
+    page.get_by_label("Install method", exact=True).select_option("Subscription")
     page.get_by_role("button", name="Review", exact=True).click()
     expect(page.get_by_text("Dry run passed")).to_be_visible()
 
@@ -43,7 +43,7 @@ def test_a_selection_is_reviewed_installed_and_followed_live(new_page) -> None:
     expect(page.get_by_text("kind: Subscription").nth(1)).to_be_visible()
     page.get_by_role("button", name="Install 2").click()
     page.wait_for_url("**/activity/bulk-installs/*")
-    ended = page.get_by_text("All 2 have ended.")
+    ended = page.get_by_text("All 2 have finished.")
     expect(ended).to_be_visible(timeout=2 * steps.OUTCOME_MS)
     expect(page.get_by_role("row").filter(has_text="icon-demo")).to_contain_text("Succeeded")
 
@@ -56,8 +56,8 @@ def test_without_scripts_it_is_the_same_by_reloading(new_page) -> None:
     page.get_by_role("button", name="Install 2").click()
     page.wait_for_url("**/activity/bulk-installs/*")
     for _ in range(40):
-        if page.get_by_text("All 2 have ended.").is_visible():
+        if page.get_by_text("All 2 have finished.").is_visible():
             break
         page.wait_for_timeout(1000)
         page.reload()
-    expect(page.get_by_text("All 2 have ended.")).to_be_visible()
+    expect(page.get_by_text("All 2 have finished.")).to_be_visible()
