@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e import steps
 from tests.e2e.product import Product, demo
@@ -23,9 +23,9 @@ def product() -> Iterator[Product]:
         yield running
 
 
-def press(page: Page, name: str, *, role: str = "link", limit: int = 90) -> None:
+def press(page: Page, goal: Locator) -> None:
     """Presses Tab until the link or button has the focus, then Enter."""
-    tab_to(page, page.get_by_role(role, name=name), limit=limit)
+    tab_to(page, goal)
     page.keyboard.press("Enter")
 
 
@@ -48,16 +48,16 @@ def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_p
     pages: list[str] = []
     page.on("framenavigated", lambda frame: pages.append(frame.url))
 
-    press(page, f"View remedy for {CAUSE}")
+    press(page, page.get_by_role("link", name=f"View remedy for {CAUSE}"))
     page.wait_for_url("**/operators/**")
     cause = page.get_by_role("region", name=CAUSE)
     expect(cause).to_be_in_viewport()
     expect(cause.get_by_text("kubectl delete platformoperator")).to_be_visible()
     expect(page.get_by_role("main")).not_to_contain_text("<name>")
-    press(page, f"Migrate {before} to Subscriptions")
+    press(page, page.get_by_role("link", name=f"Migrate {before} to Subscriptions"))
 
     page.wait_for_url("**/operators/bulk-change**")
-    press(page, "Review", role="button")
+    press(page, page.get_by_role("button", name="Review"))
     expect(page.get_by_text("Dry run passed")).to_be_visible()
     confirm = page.get_by_role("button", name=re.compile(r"^Migrate \d+$"))
     expect(confirm).to_be_focused()
