@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('installs', '0005_action_no_change'),
+        ('installs', '0007_bulk_changes'),
         ('olmweb', '0005_preferences'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
