@@ -8,11 +8,12 @@ from typing import Any
 from installs.actions.buttons import installs_instead
 from installs.diagnosis.knowledge import Finding, is_command, is_filled
 from installs.diagnosis.types import ChainLink
-from installs.models import Component, Operator
+from installs.models import NEEDS_ATTENTION, Component, Health, Operator
 from installs.presenters.object_details import Fact, facts_of
 from installs.queries.operator_detail import Parts, key_of
 from installs.queries.providers import missing_api, provider_searches
 from installs.reports import object_yaml
+from installs.state.observation import details_of
 from olmweb.accounts.roles import AnyUser
 
 STATE_ICONS = {
@@ -73,6 +74,17 @@ class RemedyStep:
     text: str
     command: bool
     links: tuple[RemedyLink, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """An operator that an action was about, and what a person does next; `plan` is the InstallPlan
+    that requires approval, "" without one, in `plan_namespace`."""
+
+    operator: Operator
+    failing: bool
+    plan: str = ""
+    plan_namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,3 +258,16 @@ def remedy_links(user: AnyUser, operator: Operator, finding: Finding | None) -> 
             else RemedyLink("provides", none)
         )
     return links
+
+
+def next_steps(operators: Iterable[Operator], *, acts: bool) -> list[NextStep]:
+    """What leads on from an action; an approval is offered only to people who act on clusters."""
+    steps = []
+    for row in operators:
+        details = details_of(row)
+        waits = row.health == Health.NEEDS_APPROVAL
+        plan = str(details.get("plan") or "") if waits and acts else ""
+        namespace = str(details.get("plan_namespace") or row.namespace)
+        failing = row.health in NEEDS_ATTENTION and not waits
+        steps.append(NextStep(row, failing, plan, namespace))
+    return steps

@@ -8,6 +8,7 @@ from django.db.models import Count, Max, Model, Q, QuerySet
 
 from installs.models import Action, ActionBatch, InstallRequest, Operator
 from installs.queries import narrow, search
+from installs.state.observation import details_of
 from olmweb.models import SyncRun
 from olmweb.web.pagination import KeysetPage, paginate
 
@@ -51,6 +52,23 @@ def object_of(action: Action) -> Operator | None:
         )
         .first()
     )
+
+
+def operators_of(action: Action) -> list[Operator]:
+    """The operators that the action is about: that of its object, or the Subscriptions whose
+    versions its InstallPlan contains; one query."""
+    if action.verb != Action.Verb.APPROVE:
+        operator = object_of(action)
+        return [operator] if operator else []
+    rows = Operator.objects.select_related("cluster").filter(
+        cluster=action.cluster_id, kind="Subscription", namespace=action.namespace
+    )
+    bundles = set(action.target.split(",")) - {""}
+    return [
+        row
+        for row in rows.order_by("name")
+        if bundles & {details_of(row).get("current_csv"), details_of(row).get("installed_csv")}
+    ]
 
 
 def _revision(model: type[Model], **totals: Any) -> str:

@@ -1,17 +1,19 @@
 """Activity: actions and sync runs; one action followed live."""
 
+from collections.abc import Sequence
+
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from installs.diagnosis.knowledge import finding_for
-from installs.models import Action
-from installs.presenters.diagnosis import chain, remedy_steps
+from installs.models import Action, Operator
+from installs.presenters.diagnosis import chain, next_steps, remedy_steps
 from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_action
 from installs.state.observation import diagnose_row
-from olmweb.accounts.roles import sign_in_required
+from olmweb.accounts.roles import may_act, sign_in_required
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
@@ -78,19 +80,22 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     )
     if (answer := unchanged(request, token)) is not None:
         return answer
-    operator = queries.object_of(action)
+    operators = queries.operators_of(action)
+    operator = _decisive(action, operators)
     links = []
     if operator is not None:
         parts = detail.parts_of(operator)
         diagnosis = diagnose_row(operator, parts.components)
         links = chain(operator, diagnosis.chain, parts.components)
-    names = {"name": action.name, "namespace": action.namespace, "kind": action.path}
+    subject = operator or action
+    kind = operator.kind if operator else action.path
+    names = {"name": subject.name, "namespace": subject.namespace, "kind": kind}
     finding = finding_for(action.finding, operator.facts if operator else {}, names)
     final = action.state not in Action.OPEN
     context = {
         "action": action,
         "final": final,
-        "operator": operator,
+        "next_steps": next_steps(operators, acts=may_act(request.user)[0]),
         "chain": links,
         "finding": finding,
         "steps": remedy_steps(finding.remedy) if finding else [],
@@ -104,3 +109,10 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         topics=("actions", cluster_topic(request, action.cluster.name)),
         final=final,
     )
+
+
+def _decisive(action: Action, operators: Sequence[Operator]) -> Operator | None:
+    """The operator that explains the outcome: the one with the finding of the action, or the
+    first; None without operators."""
+    with_finding = (row for row in operators if action.finding and row.finding == action.finding)
+    return next(with_finding, operators[0] if operators else None)

@@ -37,7 +37,7 @@ def test_an_operator_finds_a_package_installs_it_and_watches_it_become_healthy(n
 
     outcome = page.get_by_role("region", name="Outcome")
     expect(outcome).to_contain_text("backup-demo is installed.")
-    outcome.get_by_role("link", name="Open backup-demo").click()
+    outcome.get_by_role("link", name="View operator backup-demo").click()
     happened = page.get_by_role("region", name="What happened")
     expect(happened).to_contain_text("Healthy")
     expect(happened).to_contain_text("Installed and working: version 1.2.0.")

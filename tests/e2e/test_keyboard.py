@@ -73,7 +73,7 @@ def test_a_package_is_found_installed_and_followed_with_the_keyboard_alone(new_p
     page.keyboard.press("Enter")
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")
-    tab_to(page, page.get_by_role("link", name="Open by-keyboard"))
+    tab_to(page, page.get_by_role("link", name="View operator by-keyboard"))
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("by-keyboard")
 

@@ -12,6 +12,7 @@ from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, SyncRun
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import MODE, make_action, make_failing
+from tests.worlds.subscriptions import make_pending_approval
 
 pytestmark = pytest.mark.django_db
 EVIL = '"><img src=x onerror=alert(1)>'
@@ -202,6 +203,47 @@ def test_a_removal_names_what_it_deletes(reader: Client, prod: Cluster) -> None:
         "Deleted resources PlatformOperator etcd"
         in assert_page(reader.get(f"/activity/actions/{action.pk}")).text
     )
+
+
+def test_an_action_leads_to_the_approval_that_its_operator_requires(
+    client: Client, prod: Cluster, olivia: Any, bob: Any
+) -> None:
+    grafana = make_pending_approval(prod)
+    action = make_action(
+        prod, grafana.name, path="Subscription", namespace=grafana.namespace, state="succeeded"
+    )
+    plan = grafana.details["plan"]
+    approval = f"/installplans/prod/{grafana.namespace}/{plan}/approve"
+    client.force_login(olivia)
+    page = assert_page(client.get(f"/activity/actions/{action.pk}"))
+    assert f"Review and approve InstallPlan {plan}" in page.text
+    assert approval in page.links
+    assert client.get(approval).status_code == 200
+    assert f"/operators/prod/Subscription/{grafana.namespace}/grafana" in page.links
+    client.force_login(bob)
+    assert approval not in assert_page(client.get(f"/activity/actions/{action.pk}")).links
+
+
+def test_an_approval_leads_to_every_operator_of_its_plan(reader: Client, prod: Cluster) -> None:
+    grafana = make_pending_approval(prod)
+    action = make_action(
+        prod, grafana.details["plan"], verb="approve", path="InstallPlan",
+        namespace=grafana.namespace, target="grafana.v1.1.0,loki.v2.1.0",
+    )  # fmt: skip
+    page = assert_page(reader.get(f"/activity/actions/{action.pk}"))
+    for name in ("grafana", "loki"):
+        assert f"View operator {name}" in page.text
+        assert f"/operators/prod/Subscription/{grafana.namespace}/{name}" in page.links
+
+
+def test_a_failed_action_leads_to_the_failing_step(reader: Client, prod: Cluster) -> None:
+    make_failing(prod, "mode-00", MODE)
+    action = make_action(prod, "mode-00", state="failed", finding="allnamespaces-required")
+    page = assert_page(reader.get(f"/activity/actions/{action.pk}"))
+    assert "View why mode-00 fails" in page.text
+    link = "/operators/prod/PlatformOperator/-/mode-00#install-progress"
+    assert link in page.links
+    assert 'id="install-progress"' in reader.get(link).content.decode()
 
 
 @pytest.mark.parametrize("pk", ["4711", str(2**63), "9" * 40])

@@ -15,7 +15,7 @@ from tests.worlds.html import assert_page
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sent")]
 PACKAGE = "/software/prod/redhat-operators/etcd"
 OPERATOR = "/operators/prod/PlatformOperator/-/etcd"
-SAID = re.compile(r"Cluster prod says no\. Asked \d+ s ago")
+SAID = re.compile(r"Cluster prod says no\. Checked \d+ s ago")
 
 
 @pytest.fixture
