@@ -201,6 +201,17 @@ def may_decide(user: AnyUser, request: InstallRequest) -> tuple[bool, str]:
     return may_act(user)
 
 
+def waiting_for(user: AnyUser, clusters: Sequence[Cluster]) -> list[InstallRequest]:
+    """The open requests for these clusters that this user may decide, oldest first; one query, and
+    none for visitors. Permissions are read only when there is an open request."""
+    if not user.is_authenticated:
+        return []
+    rows = InstallRequest.objects.select_related("cluster", "user").filter(
+        cluster__in=[cluster.pk for cluster in clusters], state=InstallRequest.State.WAITING
+    )
+    return [row for row in rows.order_by("created_at", "pk") if may_decide(user, row)[0]]
+
+
 def require_decider(user: AnyUser, request: InstallRequest) -> User:
     """The user, who may decide the request. Raises OlmwebError (403) otherwise."""
     allowed, why = may_decide(user, request)

@@ -18,6 +18,7 @@ from installs.models import (
     Component,
     CRDState,
     Health,
+    InstallRequest,
     Operator,
 )
 from installs.queries.crds import troubled_crds
@@ -47,10 +48,15 @@ class Waiting:
     upgrades: int
     approvals: tuple[WaitingPlan, ...]
     crds: tuple[CRDState, ...]
+    requests: tuple[InstallRequest, ...] = ()
 
 
 def waiting(
-    clusters: Sequence[Cluster], *, upgrades: int, approvals: Sequence[WaitingPlan]
+    clusters: Sequence[Cluster],
+    *,
+    upgrades: int,
+    approvals: Sequence[WaitingPlan],
+    requests: Sequence[InstallRequest] = (),
 ) -> Waiting:
     """The given numbers, the actions in progress and the CRDs with stale storedVersions; two
     queries.
@@ -61,6 +67,7 @@ def waiting(
         upgrades=upgrades,
         approvals=tuple(approvals),
         crds=tuple(troubled_crds(clusters)),
+        requests=tuple(requests),
     )
 
 

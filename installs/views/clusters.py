@@ -1,9 +1,13 @@
 """Pages of clusters: the overview, one cluster, and the CustomResourceDefinitions."""
 
+from collections.abc import Sequence
+
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from installs.actions.requests import waiting_for
+from installs.models import InstallRequest
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries import crds
 from installs.queries import overview as queries
@@ -32,7 +36,12 @@ def overview(request: HttpRequest) -> HttpResponse:
     wanted = OverviewForm.read(request.GET)["cluster"]
     shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
     catalogs = queries.read_catalogs()
-    token = revision_token(cluster_revision(request, wanted), queries.catalogs_revision(catalogs))
+    requests = waiting_for(request.user, shown)
+    token = revision_token(
+        cluster_revision(request, wanted),
+        queries.catalogs_revision(catalogs),
+        [row.pk for row in requests],
+    )
     if (answer := unchanged(request, token)) is not None:
         return answer
     entries = queries.overview(shown) if shown else []
@@ -42,12 +51,14 @@ def overview(request: HttpRequest) -> HttpResponse:
         "several": len(entries) > 1,
         "recent": recent(shown) if shown else None,
         "catalogs": queries.catalog_summary(catalogs, shown),
-        "waiting": _waiting(entries) if entries else None,
+        "waiting": _waiting(entries, requests) if entries else None,
         "kinds": queries.installable_kinds(entries[0].cluster) if len(entries) == 1 else [],
         "configured": settings.CLUSTERS,
         "silence_shown": _silence_shown(entries),
     }
-    topics = (cluster_topic(request, wanted), "catalogs", "actions")
+    topics = [cluster_topic(request, wanted), "catalogs", "actions"]
+    if request.user.is_authenticated:
+        topics.append("requests")
     return render_live(request, "installs/overview.html", context, token=token, topics=topics)
 
 
@@ -59,11 +70,12 @@ def _silence_shown(entries: list[queries.ClusterOverview]) -> list[int]:
     return [cluster.pk for cluster in silent if len(entries) > 1 or cluster.synced_at is None]
 
 
-def _waiting(entries: list[queries.ClusterOverview]) -> Waiting:
+def _waiting(entries: list[queries.ClusterOverview], requests: Sequence[InstallRequest]) -> Waiting:
     return waiting(
         [entry.cluster for entry in entries],
         upgrades=sum(entry.counts.upgrades for entry in entries),
         approvals=[approval for entry in entries for approval in entry.approvals],
+        requests=requests,
     )
 
 

@@ -52,6 +52,7 @@ REPLACED = {
     "What would be sent": "Manifests to apply",
     "Waits for its turn": "Queued",
     "is carried out:": "completed:",
+    "pluralize }} under way": "in progress",
     ">Asked": "Requested",
     '"Asked"': "Requested",
     "<dt>Sent<": "Applied",

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from installs.models import Operator, Transition
+from installs.models import InstallRequest, Operator, Transition
 from installs.queries.overview import HealthCounts, arcs_of
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
@@ -179,7 +179,7 @@ def test_what_is_under_way_is_counted(reader: Client) -> None:
     cluster = make_cluster(name="prod")
     make_operator(cluster=cluster)
     make_action(cluster)
-    assert "1 action under way" in assert_page(reader.get("/")).text
+    assert "1 action in progress" in assert_page(reader.get("/")).text
 
 
 def test_changes_of_the_last_day_are_counted_by_direction(reader: Client) -> None:
@@ -278,7 +278,7 @@ def test_the_fragment_comes_alone_and_flashes_nothing_when_unchanged(
     page = assert_fragment(fragment)
     assert "overview" in page.ids
     rev = fragment.content.decode().split("rev=")[1][:18]
-    with django_assert_max_num_queries(4):  # session, user, clusters, catalogs
+    with django_assert_max_num_queries(5):  # session, user, clusters, catalogs, requests
         same = reader.get("/", {"rev": rev}, headers={"HX-Request": "true"})
     assert same.status_code == 204
 
@@ -292,3 +292,37 @@ def test_it_costs_the_same_for_one_cluster_and_for_many(
         reader.get("/")
     with django_assert_max_num_queries(12):
         reader.get("/", {"cluster": "c1"})
+
+
+def test_open_requests_need_the_action_of_those_who_may_decide_them(
+    client: Client, bob: Any, olivia: Any
+) -> None:
+    cluster = make_cluster()
+    make_operator(cluster=cluster)
+    row = InstallRequest.objects.create(
+        cluster=cluster,
+        package="etcd",
+        version="1.2.3",
+        path="Subscription",
+        reason="why",
+        user=bob,
+    )
+    InstallRequest.objects.create(
+        cluster=cluster, package="own", path="Subscription", reason="why", user=olivia
+    )
+    InstallRequest.objects.create(
+        cluster=cluster, package="done", path="Subscription", state="declined", user=bob
+    )
+    link = f"/activity/requests/{row.pk}"
+    client.force_login(olivia)
+    page = assert_page(client.get("/"))
+    assert "1 installation request to decide" in page.text
+    assert "etcd 1.2.3 requested by bob" in page.text
+    assert link in page.links
+    rev = client.get("/").content.decode().split("rev=")[1][:18]
+    poll = {"HX-Request": "true"}
+    assert client.get("/", {"rev": rev}, headers=poll).status_code == 204
+    row.delete()
+    assert "to decide" not in client.get("/", {"rev": rev}, headers=poll).content.decode()
+    client.force_login(bob)
+    assert "to decide" not in assert_page(client.get("/")).text
