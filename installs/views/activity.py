@@ -95,6 +95,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     context = {
         "action": action,
         "final": final,
+        "operator": operator,
         "next_steps": next_steps(operators, acts=may_act(request.user)[0]),
         "chain": links,
         "finding": finding,
