@@ -14,6 +14,10 @@ from tests.e2e.screenshots import PAGES
 pytestmark = pytest.mark.e2e
 
 SIGNED_OUT = {"login"}
+BULK_CHANGE = (
+    "/operators/bulk-change?change=migrate&cluster=sandbox&kind=PlatformOperator"
+    "&finding=allnamespaces-required"
+)
 GRAVE = ("serious", "critical")
 EVERY_RULE = {"resultTypes": ["violations"]}
 # The only rule that depends on the theme; the others would say the same again.
@@ -40,6 +44,7 @@ def pages(browser: Browser, product: Product) -> Iterator[tuple[dict[str, str], 
             "install": form,
             "action": action,
             "remove": remove,
+            "bulk-change": BULK_CHANGE,
             "preferences": "/account/",
             "tokens": "/account/tokens/",
         },
