@@ -119,7 +119,7 @@ class ActionAdmin(ReadOnlyAdmin):
 
 @admin.register(ActionBatch)
 class ActionBatchAdmin(ReadOnlyAdmin):
-    about = "Installs of many packages that one person requested at once."
+    about = "Installs of many packages, or one change of many operators, confirmed at once."
     hidden = ("left_out", "asked_hash", "idempotency_key")
     labels = {
         "path": METHOD,
@@ -127,13 +127,21 @@ class ActionBatchAdmin(ReadOnlyAdmin):
         "created_at": "requested",
         "stopped_at": "stopped",
     }
-    list_display = ("created_at", "path", "cluster", "user", "stopped_at", "stopped_by")
+    list_display = ("created_at", "noun", "path", "cluster", "user", "stopped_at", "stopped_by")
     list_filter = (BY_METHOD, "cluster")
     search_fields = ("user__username",)
     date_hierarchy = "created_at"
 
     def view_on_site(self, row: ActionBatch) -> str:
         return reverse("installs:batch", args=[row.pk])
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        fields = super().get_fields(request, obj)
+        return ["noun", *(name for name in fields if name != "verb")]
+
+    @admin.display(description="kind", ordering="verb")
+    def noun(self, row: ActionBatch) -> str:
+        return row.noun
 
 
 class AllowRuleForm(RuleForm):

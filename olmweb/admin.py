@@ -20,6 +20,7 @@ from olmweb.models import (
     AuditEvent,
     Cluster,
     OidcIdentity,
+    Preferences,
     ResourceWatch,
     SyncRun,
 )
@@ -180,6 +181,20 @@ class OidcIdentityAdmin(ReadOnlyAdmin):
     list_display = ("user", "issuer", "subject")
     list_filter = ("issuer",)
     search_fields = ("user__username", "subject")
+
+
+@admin.register(Preferences)
+class PreferencesAdmin(ReadOnlyAdmin):
+    """Deletable: an account cannot be deleted here by a person who may not delete what it owns."""
+
+    about = "How the pages look for an account. Delete a row to return to the defaults."
+    labels = {"cluster": "default cluster", "columns": "shown columns"}
+    list_display = ("user", "theme", "density", "time_zone", "cluster")
+    list_filter = ("theme", "density")
+    search_fields = ("user__username",)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return admin.ModelAdmin.has_delete_permission(self, request, obj)
 
 
 class AuditUserFilter(admin.SimpleListFilter):

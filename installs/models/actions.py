@@ -38,7 +38,7 @@ class ActionBatch(models.Model):
     stopped_by = models.CharField(max_length=150, blank=True)
 
     class Meta:
-        verbose_name = "bulk install"
+        verbose_name = "bulk action"
         ordering = ("-created_at", "-id")
         constraints = (
             models.UniqueConstraint(fields=("user", "idempotency_key"), name="one_batch_per_key"),

@@ -24,7 +24,7 @@ else:  # generic for the type checker only
 GROUPS = {
     "People and rights": (
         *("auth.User", "auth.Group", "olmweb.ApiToken", "installs.AllowRule"),
-        *("olmweb.OidcIdentity", "axes.AccessAttempt", "olmweb.AuditEvent"),
+        *("olmweb.OidcIdentity", "olmweb.Preferences", "axes.AccessAttempt", "olmweb.AuditEvent"),
     ),
     "Catalogs": ("catalogs.Catalog", "catalogs.BundleInspection"),
     "Clusters and operators": ("olmweb.Cluster", "installs.Operator"),

@@ -153,6 +153,8 @@ ADMIN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "installs.UnknownMessage": _SHOWN,
     "olmweb.AuditEvent": _SHOWN,
     "olmweb.OidcIdentity": _SHOWN,
+    # Deleting a row returns an account to the defaults, or goes with the account.
+    "olmweb.Preferences": (("view",), ("view", "delete")),
     "olmweb.ResourceWatch": _SHOWN,
     "olmweb.SyncRun": _SHOWN,
 }

@@ -25,7 +25,7 @@ from installs.models import (
     Operator,
     UnknownMessage,
 )
-from olmweb.models import ApiToken, Cluster, OidcIdentity
+from olmweb.models import ApiToken, Cluster, OidcIdentity, Preferences
 from olmweb.web.admin import GROUPS
 from tests.worlds.rest import World
 
@@ -40,7 +40,7 @@ READ_ONLY = pytest.mark.parametrize(
     [model for model in LISTED if model not in EDITED],
     ids=lambda model: model.__name__,
 )
-DELETABLE = (ApiToken, AccessAttempt)  # to revoke, to unlock
+DELETABLE = (ApiToken, AccessAttempt, Preferences)  # to revoke, to unlock, to reset
 
 
 def address(model: Any, page: str, *args: Any) -> str:
@@ -51,6 +51,7 @@ def address(model: Any, page: str, *args: Any) -> str:
 def signed_in(client: Client, alice: User, world: World) -> Client:
     ApiToken.issue(alice.pk, "act")
     OidcIdentity.objects.create(user=alice, issuer="https://idp.example", subject="s-1")
+    Preferences.objects.create(user=alice, columns={"operators": ["name"]})
     AllowRule.objects.create(package="etcd", saved_by=alice)
     InstallRequest.objects.create(
         cluster=Cluster.objects.get(name="prod"),
@@ -97,11 +98,11 @@ def test_the_index_has_the_groups_in_their_order_with_plain_names(signed_in: Cli
         (
             "People and rights",
             ["Users", "Groups", "API tokens", "Allow rules", "OpenID Connect identities",
-             "Failed sign-ins", "Audit events"],
+             "Preferences", "Failed sign-ins", "Audit events"],
         ),
         ("Catalogs", ["Catalogs", "Image inspections"]),
         ("Clusters and operators", ["Clusters", "Installed operators"]),
-        ("Installations", ["Install requests", "Actions", "Bulk installs"]),
+        ("Installations", ["Install requests", "Actions", "Bulk actions"]),
         (
             "Operation",
             ["Sync runs", "Watched resources", "Notifications", "Unknown messages",
@@ -312,6 +313,36 @@ def test_admin_lists_say_what_a_person_looks_for(signed_in: Client) -> None:
         assert "Install method" in page
         assert "By path" not in page
         assert "By kind" not in page
+
+
+def test_an_account_with_preferences_can_be_deleted(signed_in: Client) -> None:
+    noa = User.objects.create_user("noa")
+    Preferences.objects.create(user=noa)
+    signed_in.post(address(User, "delete", noa.pk), {"post": "yes"})
+    assert not User.objects.filter(pk=noa.pk).exists()
+    assert not Preferences.objects.filter(user_id=noa.pk).exists()
+
+
+def test_bulk_actions_say_what_they_do(signed_in: Client) -> None:
+    ActionBatch.objects.update(verb="remove")
+    assert ">Bulk removal</td>" in signed_in.get(address(ActionBatch, "changelist")).text
+    row = ActionBatch.objects.get()
+    assert "Bulk removal" in signed_in.get(address(ActionBatch, "change", row.pk)).text
+
+
+def test_bulk_actions_cost_the_same_for_more_of_them(signed_in: Client) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert signed_in.get(address(ActionBatch, "changelist")).status_code == 200
+        return len(captured)
+
+    before = queries()
+    row = ActionBatch.objects.get()
+    for number in range(4):
+        ActionBatch.objects.create(
+            cluster=row.cluster, user=row.user, path=row.path, idempotency_key=f"key-{number}"
+        )
+    assert queries() == before
 
 
 def test_a_page_of_a_row_leads_to_its_page_in_olm_web(signed_in: Client) -> None:
