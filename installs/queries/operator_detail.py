@@ -17,13 +17,16 @@ from installs.models import (
     OperatorReference,
     Transition,
 )
+from installs.queries.changes import OPERATOR_KINDS
 from installs.state.decode import Key
+from installs.state.history import HEALTH, OBJECT
 from installs.state.observation import details_of, observe
 from olmweb.kube.fields import texts
 
 TIMELINE_LIMIT = 200
 # A CSV may have dozens of Deployments; the timeline shows no more of them.
 SUBJECTS_LIMIT = 40
+ACTIONS_LIMIT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,50 @@ def open_action(operator: Operator) -> Action | None:
         name=operator.name,
         state__in=Action.OPEN,
     ).first()
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedOperator:
+    """An operator whose object was deleted, from its recorded changes and actions.
+
+    `last_states` are the newest change of each condition of the deleted object; `health` is that of
+    the operator, None without a recorded one; `removal` is the action that deleted it, if any.
+    `transitions` and `actions` are newest first, also those of earlier objects of this name.
+    """
+
+    deletion: Transition
+    health: Transition | None
+    last_states: tuple[Transition, ...]
+    transitions: tuple[Transition, ...]
+    actions: tuple[Action, ...]
+    removal: Action | None
+
+
+def removed_operator(cluster: str, kind: str, namespace: str, name: str) -> RemovedOperator | None:
+    """The removed operator of this identity; None if no deletion of it is recorded, or if it was
+    created again since. Two queries."""
+    if kind not in OPERATOR_KINDS:
+        return None
+    where = {"cluster__name": cluster, "namespace": namespace, "name": name}
+    rows = Transition.objects.select_related("cluster").filter(**where, kind=kind)
+    transitions = tuple(rows.order_by("-at", "-pk")[:TIMELINE_LIMIT])
+    deletion = next((row for row in transitions if row.type == OBJECT), None)
+    if deletion is None or deletion.to_status != "deleted":
+        return None
+    states: dict[str, Transition] = {}
+    for row in transitions:
+        if row.type != OBJECT and row.to_status and row.uid in ("", deletion.uid):
+            states.setdefault(row.type, row)
+    health = states.pop(HEALTH, None)
+    own = Action.objects.select_related("cluster", "user").filter(**where, path=kind)
+    actions = tuple(own.defer("stored_steps").order_by("-created_at", "-pk")[:ACTIONS_LIMIT])
+    removal = next((row for row in actions if _has_deleted(row, deletion)), None)
+    return RemovedOperator(deletion, health, tuple(states.values()), transitions, actions, removal)
+
+
+def _has_deleted(action: Action, deletion: Transition) -> bool:
+    is_sent_removal = action.verb == Action.Verb.REMOVE and action.sent_at is not None
+    return is_sent_removal and bool(deletion.uid) and action.object_uid == deletion.uid
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
@@ -37,7 +38,7 @@ from installs.presenters.timeline import (
 )
 from installs.queries import operator_detail as detail
 from installs.queries import operators as queries
-from installs.queries.lookup import get_operator
+from installs.queries.lookup import NO_NAMESPACE, get_operator
 from installs.queries.operator_detail import pending_plan, repeated_plans
 from installs.queries.operator_table import (
     OPERATORS,
@@ -52,6 +53,7 @@ from olmweb.accounts.account_views import person_of
 from olmweb.accounts.roles import may_act, sign_in_required
 from olmweb.api.formats import fill, stream
 from olmweb.api.lists import StoredRows
+from olmweb.errors import Missing
 from olmweb.web.context import attention
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
@@ -81,8 +83,16 @@ FILTER_WORDS = {
 def operator_detail(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
-    """Cause, remedy, chain, requirements, timeline and conditions of one operator."""
-    operator = get_operator(cluster, kind, namespace, name)
+    """Cause, remedy, chain, requirements, timeline and conditions of one operator; the history of
+    one that was removed."""
+    try:
+        operator = get_operator(cluster, kind, namespace, name)
+    except Missing:
+        where = "" if namespace == NO_NAMESPACE else namespace
+        removed = detail.removed_operator(cluster, kind, where, name)
+        if removed is None:
+            raise
+        return _removed_page(request, removed)
     action = detail.open_action(operator)
     token = revision_token(
         cluster_revision(request, cluster), action and (action.pk, action.state), _minute(operator)
@@ -114,6 +124,23 @@ def operator_detail(
     if _in_progress(operator):
         topics.append("minute")
     return render_live(request, "installs/operator.html", context, token=token, topics=topics)
+
+
+def _removed_page(request: HttpRequest, removed: detail.RemovedOperator) -> HttpResponse:
+    """The page of a removed operator; visitors without a session are shown no actions. An open page
+    of the operator is told to load it."""
+    if "rev" in request.GET:
+        return HttpResponse(headers={"HX-Refresh": "true"})
+    row, signed_in = removed.deletion, request.user.is_authenticated
+    context = {
+        "removed": removed,
+        "row": row,
+        "removal": removed.removal if signed_in else None,
+        "page": {"rows": removed.actions if signed_in else ()},
+        "timeline": timeline((row.kind, row.namespace, row.name), removed.transitions),
+        "retention_days": settings.RETENTION_DAYS,
+    }
+    return render(request, "installs/operator_removed.html", context)
 
 
 def _diagnosis_context(operator: Operator) -> dict[str, Any]:

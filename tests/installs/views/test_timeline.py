@@ -18,6 +18,7 @@ from tests.factories import (
     make_transition,
 )
 from tests.worlds.html import assert_page
+from tests.worlds.operators import make_action
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -145,3 +146,93 @@ def test_a_cluster_operators_conditions_do_so_too(reader: Client, prod: Cluster)
     make_transition(subject=row, type="Installed", to_status="False", to_reason="Odd", at=SEEN)
     text = assert_page(reader.get("/cluster-operators/prod/dns")).text
     assert "5 h ago Installed: False · Odd first seen 20 min ago" in text
+
+
+# --- removed operators -------------------------------------------------------------------------
+
+PAGE = "/operators/prod/PlatformOperator/-/etcd"
+
+
+def make_removed(cluster: Cluster, **fields: Any) -> Operator:
+    """An operator that failed and was deleted ten minutes ago."""
+    row = make_seen(cluster, condition(), **fields)
+    make_transition(subject=row, type="Health", to_status="Failed", to_reason="Odd", uid="u1",
+                    at=SEEN)  # fmt: skip
+    make_transition(subject=row, type="Object", from_status="present", to_status="deleted",
+                    uid="u1", at=NOW - timedelta(minutes=10))  # fmt: skip
+    Operator.objects.all().delete()
+    return row
+
+
+def test_a_removed_operator_keeps_its_page(client: Client, prod: Cluster, bob: Any) -> None:
+    make_removed(prod)
+    removal = make_action(
+        prod, verb="remove", user=bob, object_uid="u1", state="succeeded", stored_steps=[]
+    )
+    client.force_login(bob)
+    page = assert_page(client.get(PAGE))
+    assert "Removed 10 min ago" in page.text
+    assert "bob requested the action Remove etcd that deleted it." in page.text
+    assert f"/activity/actions/{removal.pk}" in page.links
+    last = page.text[page.text.index("Last known state") : page.text.index("Timeline")]
+    assert "Failed Odd" in last
+    assert "Installed False Odd" in last
+    assert "Deleted" in page.text[page.text.index("Timeline") :]
+    action = assert_page(client.get(f"/activity/actions/{removal.pk}"))
+    assert PAGE in action.links
+    changes = assert_page(client.get("/"))
+    assert PAGE in changes.links
+
+
+def test_actions_on_a_removed_operator_are_not_public(
+    client: Client, prod: Cluster, bob: Any, settings: Any
+) -> None:
+    settings.PUBLIC_READ = True
+    make_removed(prod)
+    make_action(prod, verb="remove", user=bob, object_uid="u1", state="succeeded")
+    text = assert_page(client.get(PAGE)).text
+    assert "Removed 10 min ago" in text
+    assert "bob" not in text
+
+
+def test_a_removal_of_an_earlier_object_deleted_no_later_one(
+    reader: Client, prod: Cluster, alice: Any
+) -> None:
+    make_removed(prod)
+    make_action(prod, verb="remove", user=alice, object_uid="u0", state="succeeded")
+    page = assert_page(reader.get(PAGE))
+    assert "No action of OLM Web deleted it." in page.text
+    assert "alice" in page.text, "it is listed with the actions"
+
+
+def test_an_operator_that_was_created_again_is_shown_with_the_history_of_its_name(
+    reader: Client, prod: Cluster
+) -> None:
+    make_removed(prod)
+    make_operator(cluster=prod, uid="u2", health="Healthy", since=NOW)
+    text = story(reader)
+    assert "Deleted" in text
+    assert "Failed" in text
+
+
+def test_an_open_page_loads_that_of_the_removed_operator(reader: Client, prod: Cluster) -> None:
+    make_removed(prod)
+    poll = reader.get(PAGE, {"rev": "old"}, headers={"HX-Request": "true"})
+    assert poll["HX-Refresh"] == "true"
+
+
+@pytest.mark.parametrize("kind", ["PlatformOperator", "Pod"])
+def test_what_never_was_an_operator_is_not_found(reader: Client, prod: Cluster, kind: str) -> None:
+    row = make_component(operator=make_operator(cluster=prod), kind="Pod", name="never")
+    make_transition(subject=row, type="Object", to_status="deleted")
+    assert_page(reader.get(f"/operators/prod/{kind}/-/never"), 404)
+
+
+def test_the_page_of_a_removed_operator_costs_at_most_twelve_queries(
+    reader: Client, prod: Cluster, alice: Any, django_assert_max_num_queries: Any
+) -> None:
+    make_removed(prod)
+    for _ in range(5):
+        make_action(prod, verb="remove", user=alice, object_uid="u1", state="succeeded")
+    with django_assert_max_num_queries(12):
+        reader.get(PAGE)
