@@ -30,6 +30,10 @@ PUBLIC_READ = env.boolean("OLMWEB_PUBLIC_READ", default=False)
 WRITE_AS = env.choice("OLMWEB_WRITE_AS", "user", ("user", "service-account"))
 CLUSTERS = env.listing("OLMWEB_CLUSTERS")
 KUBECONFIG = env.text("KUBECONFIG")
+CONSOLES = {  # cluster name -> address of its OpenShift Console
+    name.strip(): address.strip().rstrip("/")
+    for name, _, address in (entry.partition("=") for entry in env.listing("OLMWEB_CONSOLES"))
+}
 CATALOG_POLL = env.seconds("OLMWEB_CATALOG_POLL", "10m")
 STATE_POLL = env.seconds("OLMWEB_STATE_POLL", "10s")
 RETENTION_DAYS = env.integer("OLMWEB_RETENTION_DAYS", 90, minimum=1)
@@ -70,6 +74,12 @@ if not EMBEDDED and not ALLOWED_HOSTS:
 for name, address in (("OLMWEB_WEBHOOK_URL", WEBHOOK_URL), ("OLMWEB_PUBLIC_URL", PUBLIC_URL)):
     if address and not address.startswith(("http://", "https://")):
         env.problem(f"{name} is no address of a web server; write https://host/path.")
+for name, address in CONSOLES.items():
+    if not name or not re.fullmatch(r"https://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._/\-]*)?", address):
+        env.problem(
+            f'OLMWEB_CONSOLES has "{name}={address}"; write name=https://console.example.com, '
+            "comma-separated."
+        )
 if not LOCAL_SIGN_IN and not OIDC:
     env.problem(
         "OLMWEB_LOCAL_SIGN_IN is false but OLMWEB_OIDC_ISSUER is not set, so nobody could sign in."

@@ -8,8 +8,10 @@ of the API. Secrets are never read. A worker reads the object, the row holds its
 import shlex
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import yaml
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 from django.utils import timezone
@@ -185,6 +187,16 @@ def kubectl_command(cluster: Cluster, kind: str, namespace: str, name: str) -> s
     words += ["-o", "yaml"]
     has_context = cluster.context not in ("", IN_CLUSTER)
     return shlex.join([*words, "--context", cluster.context] if has_context else words)
+
+
+def console_link(cluster: Cluster, kind: str, namespace: str, name: str) -> str:
+    """The page of the object in the OpenShift Console of OLMWEB_CONSOLES; empty without one."""
+    address, resource = settings.CONSOLES.get(cluster.name), KINDS.get(kind)
+    if not address or resource is None:
+        return ""
+    place = f"ns/{quote(namespace, safe='')}" if namespace else "cluster"
+    reference = f"{resource.group}~{_version(cluster, resource)}~{kind}"
+    return f"{address}/k8s/{place}/{reference}/{quote(name, safe='')}"
 
 
 class _Dumper(yaml.CSafeDumper):

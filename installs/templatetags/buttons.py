@@ -3,11 +3,13 @@
 from typing import Any
 
 from django import template
+from django.urls import reverse
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.actions.buttons import InstallOffer, install_offer, path_refusal
 from installs.methods.base import NAMESPACE_LIMIT
+from installs.reports import object_yaml
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
 
@@ -19,6 +21,16 @@ def install_offer_of(context: dict[str, Any], package: Package) -> InstallOffer:
     """`{% install_offer_of package as offer %}`; at most five queries, asks no cluster."""
     request = context["request"]
     return install_offer(request.user, package.catalog, clusters(request))
+
+
+@register.inclusion_tag("installs/_object_links.html")
+def object_links(
+    cluster: Cluster, kind: str, namespace: str, name: str, with_yaml: bool = True
+) -> dict[str, Any]:
+    """Links to the YAML of an object, unless it is on this page, and to the Console; no query."""
+    yaml = reverse("installs:object", args=(cluster.name, kind, namespace or "-", name))
+    console = object_yaml.console_link(cluster, kind, namespace, name)
+    return {"yaml": yaml if with_yaml else "", "console": console}
 
 
 @register.inclusion_tag("installs/_path_refused.html", takes_context=True)

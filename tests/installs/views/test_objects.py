@@ -299,3 +299,35 @@ def test_groups_are_impersonated_too(
     as_user = get.call_args.kwargs["as_user"]
     assert as_user.user == "olivia"
     assert as_user.groups == ("olmweb-operators", "team-a")
+
+
+CONSOLE = "https://console.example.com"
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "name", "path"),
+    [
+        ("Subscription", "olm", "etcd", "ns/olm/operators.coreos.com~v1alpha1~Subscription/etcd"),
+        ("ClusterOperator", "", "dns", "cluster/config.openshift.io~v1~ClusterOperator/dns"),
+        ("ClusterOperator", "", "a?b", "cluster/config.openshift.io~v1~ClusterOperator/a%3Fb"),
+    ],
+)  # fmt: skip
+def test_the_console_link_leads_to_the_object(
+    settings: Any, kind: str, namespace: str, name: str, path: str
+) -> None:
+    settings.CONSOLES = {"prod": CONSOLE}
+    cluster = Cluster(name="prod")
+    assert object_yaml.console_link(cluster, kind, namespace, name) == f"{CONSOLE}/k8s/{path}"
+    assert object_yaml.console_link(cluster, "Secret", namespace, name) == ""
+    assert object_yaml.console_link(Cluster(name="other"), kind, namespace, name) == ""
+
+
+def test_pages_of_objects_lead_to_the_console_where_its_address_is_set(
+    prod: Cluster, writer: Client, settings: Any
+) -> None:
+    link = f"{CONSOLE}/k8s/cluster/platform.openshift.io~v1alpha1~PlatformOperator/etcd"
+    for page in (PAGE, "/operators/prod/PlatformOperator/-/etcd"):
+        settings.CONSOLES = {}
+        assert link not in assert_page(writer.get(page)).links
+        settings.CONSOLES = {"prod": CONSOLE}
+        assert link in assert_page(writer.get(page)).links

@@ -89,6 +89,14 @@ def test_production_without_a_secret_key_or_hosts_does_not_start() -> None:
     assert "OLMWEB_HOSTS is not set" in run.stderr
 
 
+@pytest.mark.slow
+def test_a_console_without_an_https_address_stops_the_start() -> None:
+    run = start(OLMWEB_CONSOLES="prod=http://console.example.com,test=https://console.example.com/")
+    assert run.returncode == 1
+    assert 'OLMWEB_CONSOLES has "prod=http://console.example.com"' in run.stderr
+    assert "test=" not in run.stderr
+
+
 def test_every_setting_is_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     missing = [name for name in settings.env.names if f"`{name}`" not in readme]
