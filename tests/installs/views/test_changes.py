@@ -97,12 +97,13 @@ def test_bars_fill_their_box_and_stack(prod: Cluster) -> None:
     assert [bool(hour.bars) for hour in hours[-4:]] == [True, False, False, True]
 
 
-def test_a_removed_operator_is_named_and_not_linked(reader: Client, prod: Cluster) -> None:
+def test_a_removed_operator_leads_to_its_history(reader: Client, prod: Cluster) -> None:
     make_subscription(prod)
     change(prod, "present", "deleted", type="Object", name="gone")
     page = assert_page(reader.get("/"))
     assert "gone Subscription in apps – Removed" in page.text
-    assert "/operators/prod/Subscription/apps/gone" not in page.links
+    assert "/operators/prod/Subscription/apps/gone" in page.links
+    assert "Removed" in assert_page(reader.get("/operators/prod/Subscription/apps/gone")).text
 
 
 def test_an_install_plan_waits_once_however_many_operators_it_moves(
