@@ -225,7 +225,7 @@ def _refuse_replaced(action: Action) -> None:
         f"{action.path} {action.name} was replaced by another object of the same name "
         "since its removal was requested; nothing was deleted.",
         code="replaced",
-        hint="Look at the new object, and ask again if it shall go too.",
+        hint="Check the new object, and request its removal if it should be deleted, too.",
     )
 
 
@@ -243,7 +243,7 @@ def _refuse_taken(action: Action, there: dict[str, Any]) -> None:
         f"{action.path} {action.name} exists already, for the package {package}; nothing was "
         "changed.",
         code="taken",
-        hint="Choose another name, or remove the one that is there first.",
+        hint="Choose another name, or remove the existing object first.",
     )
 
 

@@ -198,7 +198,7 @@ def _forbidden(error: Forbidden, cluster: str, as_user: str, verb: str, kind: st
         False,
         f"{person} may not {verb} this on cluster {cluster}: {reason}",
         error.code,
-        f"Ask the cluster's administrator for the right to {verbs} {full_name(kind)}.",
+        f"Ask the cluster's administrator for permission to {verbs} {full_name(kind)}.",
     )
 
 
@@ -210,6 +210,6 @@ def _conflict(error: Conflict, kind: str) -> DryRun:
         False,
         f"Nothing was changed: {paths or 'a field'} belongs to {named}.",
         error.code,
-        f"Change it where {named} manages it; OLM Web takes no field away from another unasked.",
+        f"Change it where {named} manages it; OLM Web takes over no field without confirmation.",
         _fields(error, kind),
     )

@@ -158,7 +158,7 @@ def _target(operator: Operator, package: Package, change: UpgradeChange) -> tupl
             hops = " to ".join((installed_bundle(operator), *target.hops))
             return target.bundle, [f"The way: {hops}."]
     now = installed_bundle(operator) or "what is there"
-    return "", [f"Nothing that this asks for follows {now}: it stays."]
+    return "", [f"No requested version follows {now}; it stays."]
 
 
 def waiting_plan(operator: Operator) -> Approval | None:
@@ -202,7 +202,7 @@ def plan_approve(cluster: Cluster, plan: Component) -> Plan:
     approval_now = approval_of(cluster, plan)
     if not approval_now.needed:
         raise OlmwebError(
-            f"InstallPlan {plan.name} waits for nobody: its phase is {plan.phase or 'not set'}.",
+            f"InstallPlan {plan.name} needs no approval: its phase is {plan.phase or 'not set'}.",
             code="not-waiting",
             status=409,
         )

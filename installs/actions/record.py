@@ -91,13 +91,13 @@ def _try(
         try:
             delete_step(client, plan.cluster, step, as_user, dry_run=True)
         except NotFound:
-            return "is gone already"
+            return "does not exist any more"
         return "deleted"
     if step.namespace in new_namespaces:
         may_write(client, step, as_user)
-        return "allowed; can be tried only when its namespace is there"
+        return "allowed; dry run needs the namespace"
     if plan.verb == Action.Verb.INSTALL and not step.main and is_there(client, step, as_user):
-        return "is there already and left as it is"
+        return "exists already and is not changed"
     apply_step(client, step, as_user, dry_run=True, force=plan.force and step.main)
     if step.kind == NAMESPACES.kind:
         new_namespaces.add(step.name)
@@ -126,7 +126,7 @@ def require_reviewed(token: str, plans: Sequence[Plan], user: AnyUser, purpose: 
             "Form changed, nothing applied. Review again.",
             code="not-reviewed",
             status=403,
-            hint="Open the form again, review it, and confirm what it shows.",
+            hint="Review the form again, then confirm.",
         )
 
 
@@ -293,5 +293,5 @@ def _busy(values: dict[str, Any], doing: str) -> OlmwebError:
         code="busy",
         status=409,
         retryable=True,
-        hint="Wait until it is finished, then ask again.",
+        hint="Wait until it has finished, then try again.",
     )

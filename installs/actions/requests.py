@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 REASON_LIMIT = 2000  # characters
 WORD_LIMIT = 1000
-NOT_ONES_OWN = "Nobody decides their own request; another operator or an admin does."
+NOT_ONES_OWN = "You can't decide your own request; another operator or an admin decides it."
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,300}")
 
 
@@ -42,9 +42,9 @@ def require_requester(user: AnyUser) -> User:
     if isinstance(user, User) and may(user, ASK):
         return user
     raise OlmwebError(
-        "Your account has no role; ask an administrator of OLM Web for one."
+        "Your account has no role. An administrator of OLM Web can grant one."
         if user.is_authenticated
-        else "Sign in to ask for something.",
+        else "Sign in to request an installation.",
         code="not-allowed",
         status=403,
     )
@@ -83,9 +83,9 @@ def plan_for(
     if got != version:
         instead = f"{got} would be installed" if got else "nothing would be installed"
         raise BadRequest(
-            f"{package.name} {version} can't be had as a {plan.kind}: {instead}.",
+            f"{package.name} {version} can't be installed as a {plan.kind}: {instead}.",
             code="other-version",
-            version=f"This path would not give {version}.",
+            version=f"This install method would not install {version}.",
             hint=METHODS[plan.kind].version_hint,
         )
     return plan
@@ -111,7 +111,7 @@ def submit(
     requester = require_requester(user)
     reason = reason.strip()
     if not reason:
-        raise BadRequest("Say why you need it.", code="invalid", reason="Say why you need it.")
+        raise BadRequest("Give a reason.", code="invalid", reason="Give a reason.")
     _require_length("reason", reason, REASON_LIMIT)
     values = values_of(package, path, version, namespace.strip(), service_account.strip())
     plan = plan_for(cluster, package, path, version, values)
@@ -136,7 +136,7 @@ def submit(
         )
     except IntegrityError:
         raise OlmwebError(
-            "The same request was just decided.", code="busy", status=409, hint="Look at Activity."
+            "The same request was just decided.", code="busy", status=409, hint="See Activity."
         ) from None
     if created:
         log.info("install requested", request=request.pk, package=package.name, version=version)
@@ -150,7 +150,9 @@ def withdraw(pk: int, user: AnyUser) -> InstallRequest:
     requester = require_requester(user)
     request = get_request(pk)
     if request.user_id != requester.pk:
-        raise OlmwebError("Only who asked may withdraw a request.", code="not-allowed", status=403)
+        raise OlmwebError(
+            "Only the requester may withdraw a request.", code="not-allowed", status=403
+        )
     _end(request, InstallRequest.State.WITHDRAWN, requester)
     return request
 
@@ -266,7 +268,9 @@ def decline(request: InstallRequest, user: AnyUser, *, word: str) -> None:
     decider = require_decider(user, request)
     word = _checked(word)
     if not word:
-        raise BadRequest("Say why you decline it.", code="invalid", word="Say why you decline it.")
+        raise BadRequest(
+            "Give a reason for declining.", code="invalid", word="Give a reason for declining."
+        )
     _end(request, InstallRequest.State.DECLINED, decider, word=word)
 
 
@@ -282,7 +286,7 @@ def approve_by_rules(
         try:
             _approve_by_rule(request, plan, catalog, rule)
         except OlmwebError as error:
-            reason = reason or f"The rule for {rule} could not let it through: {error.message}"
+            reason = reason or f"The rule for {rule} could not approve it: {error.message}"
             log.info("rule did not let a request through", request=request.pk, reason=error.message)
         else:
             return
@@ -342,7 +346,7 @@ def _require_waiting(request: InstallRequest) -> None:
         f"{decider} has {request.state} this request already.",
         code="decided",
         status=409,
-        hint="Open it again to see how it ended.",
+        hint="Reload the request to see its state.",
     )
 
 

@@ -40,8 +40,8 @@ from olmweb.kube.resources import (
 )
 
 LOOK = (
-    "Its controller looks at it again at once instead of waiting. What was wrong with it stays "
-    "wrong unless something else changed."
+    "Its controller reconciles it at once instead of waiting. The problem stays unless its cause "
+    "was fixed."
 )
 # The plan or the CSV that it installed is gone: OLM v0 does not resolve the same version again.
 _STUCK = ("plan-missing", "csv-gone")
@@ -134,8 +134,8 @@ def _subscription(operator: Operator) -> Plan:
         sentences = (
             f"The job that failed to unpack {names} is deleted, with the ConfigMap that it was to "
             f"fill, in the namespace of the catalog, {operator.catalog_namespace}.",
-            "OLM then unpacks it anew at once instead of waiting. What was wrong with the image "
-            "or its registry stays wrong unless something else changed.",
+            "OLM then unpacks it again at once. A problem of the image or its registry stays "
+            "unless its cause was fixed.",
         )
         return _look_again(operator, *steps, sentences=sentences)
     if operator.finding not in _STUCK and (parts.plan is None or parts.plan.phase != "Failed"):
@@ -161,8 +161,8 @@ def _remake(operator: Operator, parts: _Parts) -> Plan:
     steps.append(Delete(operator.kind, operator.namespace, operator.name, operator.uid, main=True))
     sentences = (
         "The Subscription and what its failed install left are deleted; then the Subscription is "
-        "made again as it was, and OLM resolves and installs it anew.",
-        "What made the InstallPlan fail makes the new one fail too unless it was put right.",
+        "created again with the same content, and OLM resolves and installs it again.",
+        "The new InstallPlan fails, too, unless the cause of the failure was fixed.",
     )
     return plan_for(
         operator,
@@ -307,10 +307,9 @@ def _platform_operator(operator: Operator) -> Plan:
     entry = by_id().get(operator.finding)
     if bundle is not None and (entry is None or entry.stage != "convert"):
         sentences = (
-            f"Bundle {bundle.name}, which failed to unpack, is deleted; rukpak makes it again at "
-            "once and unpacks it anew.",
-            "What was wrong with the image or its registry stays wrong unless something else "
-            "changed.",
+            f"Bundle {bundle.name}, which failed to unpack, is deleted; rukpak creates and "
+            "unpacks it again.",
+            "A problem of the image or its registry stays unless its cause was fixed.",
         )
         step = Delete(bundle.kind, "", bundle.name, bundle.uid)
         return _look_again(operator, step, sentences=sentences)

@@ -52,15 +52,13 @@ def _of_bundle(
 ) -> Iterator[InstallWarning]:
     if not target:
         in_channel = f" in channel {choice.channel}" if choice.channel else ""
-        yield InstallWarning(
-            "nothing-chosen", f"Nothing of {package.name}{in_channel} would be chosen."
-        )
+        yield InstallWarning("nothing-chosen", f"No version of {package.name}{in_channel} matches.")
         return
     bundle = package.bundles.filter(name=target).first()
     if bundle is None:
         return  # a sync replaced it just now
     if bundle.deprecated:
-        yield InstallWarning("deprecated", f"Its catalog no longer recommends {target}.")
+        yield InstallWarning("deprecated", f"The catalog marks {target} as deprecated.")
     if choice.service_account and "service_account" in METHODS[choice.method].fields.values():
         yield InstallWarning(
             "service-account-rights",

@@ -130,7 +130,7 @@ class ClusterExtensionMethod(Method):
         if choice.service_account:
             notes.append(
                 f"ServiceAccount {choice.service_account} needs the permissions that the bundle's "
-                "objects ask for; they are not part of this."
+                "objects require; they are not created here."
             )
         return notes
 
@@ -183,9 +183,9 @@ def _version_problem(version: str) -> dict[str, str]:
 def _upgrades(version: str) -> str:
     """How a ClusterExtension with this range is upgraded."""
     if not version:
-        return "Upgrades come by themselves."
+        return "Updates install automatically."
     try:
         parse(version)
     except ValueError:
-        return "Every version in the range may come by itself."
-    return "It stays at this version until somebody changes that."
+        return "Every new version in the range installs automatically."
+    return "It stays at this version until the version is changed."

@@ -42,7 +42,7 @@ class PlatformOperatorMethod(Method):
         return {"package": {"name": choice.package}}
 
     def consequences(self, choice: InstallChoice, bundle: str) -> list[str]:
-        return ["The highest version of all channels is installed, and kept for good."]
+        return ["The highest version of all channels is installed and never upgraded."]
 
     def pin(self, resolution: Resolution) -> str:
         return ""

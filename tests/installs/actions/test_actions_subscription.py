@@ -82,7 +82,7 @@ def test_from_install_over_approval_to_removal(
     tried = dry_run(plan, olivia)
     assert tried.ok, tried
     assert next(what for what, _ in tried.objects) == f"Namespace {NAMESPACE}"
-    assert "only when its namespace is there" in tried.objects[-1][1]
+    assert "dry run needs the namespace" in tried.objects[-1][1]
     assert kinds(sandbox) == [False, False, False]
 
     action = carry_out(request(plan, olivia, dry_run_result=tried))

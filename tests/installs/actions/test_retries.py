@@ -206,7 +206,7 @@ def test_the_way_out_of_a_failed_upgrade_is_told_step_by_step(
     client.force_login(olivia)
     args = (failed.cluster.name, "Subscription", NAMESPACE, failed.name)
     page = client.get(reverse("installs:retry", args=args)).content.decode()
-    assert "What a person does instead, in this order" in page
+    assert "Manual steps, in this order" in page
     assert f"kubectl delete clusterserviceversion {old} {where}" in page
 
 

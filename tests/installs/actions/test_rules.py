@@ -118,7 +118,7 @@ def test_an_extension_elsewhere_or_with_another_account_waits_for_a_person(
     client = Client()
     client.force_login(bob)
     page = assert_page(client.get(f"/activity/requests/{made.pk}"))
-    assert "could not let it through: The rule does not pin" in page.text
+    assert "could not approve it: The rule does not pin" in page.text
 
 
 def test_an_existing_namespace_that_the_rule_does_not_name_is_not_pinned_either(
@@ -288,7 +288,7 @@ def test_an_owner_who_may_not_decide_own_requests_is_not_helped_by_an_own_rule(
     make_rule(extension, olivia, EXTENSION)
     made = ask(extension, olivia, EXTENSION)
     assert made.state == "waiting"
-    assert "Nobody decides their own request" in made.word
+    assert "You can't decide your own request" in made.word
 
 
 @pytest.mark.parametrize("change", ["deleted", "changed", "switched off", "owner disabled"])

@@ -140,14 +140,14 @@ def test_approving_is_told_before_it_is_done(reader: Client, prod: Cluster) -> N
     )
     assert "grafana.v1.1.0 Upgrade grafana.v1.0.0 grafana this one" in page.text
     assert "loki.v2.1.0 Upgrade loki.v2.0.0 loki" in page.text
-    assert "approving it also changes 1 other operator" in page.text
+    assert "approval also changes 1 other operator" in page.text
     assert address("loki") in page.links
     assert "2 CustomResourceDefinition" in page.text
     assert "grafanas.example.com" in page.text
     assert 'patch installplan install-grafana --type merge -p \'{"spec":{"approved":true}}\'' in (
         page.text
     )
-    assert "Where it waits" in page.text
+    assert "Install progress" in page.text
     assert "waits here" in page.text
     assert "Retrying won't fix this" not in page.text
 
