@@ -103,7 +103,7 @@ class ActionAdmin(ReadOnlyAdmin):
         "target": "expected bundle",
         "force": "takes fields over",
         "outcome_hint": "what to do",
-        "batch": "bulk install",
+        "batch": "bulk action",
         "created_at": "requested",
         "sent_at": "applied",
         "finished_at": "finished",

@@ -159,9 +159,9 @@ def candidates(
         candidate = verdicts.get(package.pk, BulkCandidate(key))
         candidate = replace(candidate, key=key, package=package)
         if path not in paths[package.catalog]:
-            why = f"Nothing of catalog {package.catalog.name} is installed as a {path} there."
+            why = f"Packages of catalog {package.catalog.name} can't be installed as {path} there."
         elif package.name in names:
-            why = f"It is selected already, from {names[package.name].catalog}."
+            why = f"It is already selected from {names[package.name].catalog}."
         else:
             why = busy.get(package.name, "")
         names.setdefault(package.name, key)
@@ -211,7 +211,7 @@ def _installed(packages: Sequence[Package], cluster: Cluster) -> dict[str, str]:
         cluster=cluster, kind__in=InstallMethod, package__in={package.name for package in packages}
     ).order_by("kind", "namespace", "name")
     return {
-        row.package: f"It is there already, as {row.kind} {row.name}"
+        row.package: f"Already installed as {row.kind} {row.name}"
         + (f" in {row.namespace}." if row.namespace else ".")
         for row in rows
     }
@@ -239,7 +239,7 @@ def require_few(count: int) -> None:
         raise BadRequest(
             f"These are {count} packages, and at most {CAP} can be installed at once.",
             code="too-many",
-            hint=f"Leave {count - CAP} of them for the next bulk install.",
+            hint=f"Deselect {count - CAP} of them.",
         )
 
 
@@ -287,9 +287,11 @@ def dry_run(items: Sequence[Item], user: AnyUser, seconds: float = DRY_RUN_SECON
             results.append(item)
             continue
         if not silent and time.monotonic() > until:
-            silent = f"The cluster took more than {seconds:.0f} s for those before it: not tried."
+            silent = f"No dry run: those of the packages before it took more than {seconds:.0f} s."
         if silent:
-            results.append(replace(item, problem=silent, hint="Select fewer, or review again."))
+            results.append(
+                replace(item, problem=silent, hint="Select fewer packages, or review again.")
+            )
             continue
         result = record.dry_run(item.plan, user)
         if result.code == "unreachable":
@@ -335,7 +337,7 @@ def earlier_batch(user: AnyUser, key: str, request_hash: str) -> ActionBatch | N
     if batch is None:
         return None
     if batch.asked_hash != request_hash:
-        raise record.key_reused("bulk install")
+        raise record.key_reused("bulk action")
     batch.replayed = True
     return batch
 
@@ -374,7 +376,7 @@ def record_batch(
             _fill(batch, items, acting, token)
     batch.replayed = not created
     if batch.asked_hash != request_hash:
-        raise record.key_reused("bulk install")
+        raise record.key_reused("bulk action")
     if created:
         log.info("batch recorded", batch=batch.pk, path=path, left_out=len(batch.left_out))
     return batch

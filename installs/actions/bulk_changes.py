@@ -1,7 +1,8 @@
-"""Bulk changes: migrate, retry or delete all operators of a cause, one action for each.
+"""Bulk changes: the same change of several operators, one action for each.
 
-The remedy of the cause says which changes are offered. What a change does to one operator is the
-plan of its single action; review, batch and scheduling are those of bulk installs.
+The operators are those of a cause, whose remedy says which changes are offered, or those that a
+person selected. What a change does to one operator is the plan of its single action; review, batch
+and scheduling are those of bulk installs.
 """
 
 import hashlib
@@ -10,18 +11,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from django.db.models import Q
+
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.verdicts.rules import Verdict
-from installs.actions.bulk import BulkCandidate, Item, Key, chosen_verdicts
+from installs.actions.bulk import CAP, BulkCandidate, Item, Key, chosen_verdicts
 from installs.actions.plan import Plan, paths_of, plan_install
-from installs.actions.plan_changes import plan_remove
+from installs.actions.plan_changes import plan_approve, plan_remove
 from installs.actions.retry import plan_retry
 from installs.diagnosis.knowledge import Finding, by_id
 from installs.methods import METHODS
-from installs.models import Action, Operator
+from installs.models import NEEDS_ATTENTION, Action, Health, Operator
 from installs.models.steps import Delete
-from olmweb.errors import OlmwebError
+from installs.queries.lookup import NO_NAMESPACE, get_install_plan
+from installs.state.observation import details_of
+from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 
 SUBSCRIPTION = InstallMethod.SUBSCRIPTION
@@ -35,6 +40,7 @@ class BulkChange(StrEnum):
     """Stored in `ActionBatch.verb`."""
 
     MIGRATE = "migrate"
+    APPROVE = "approve"
     RETRY = "retry"
     REMOVE = "remove"
 
@@ -46,6 +52,11 @@ class OperatorItem:
 
     operator: Operator
     item: Item
+
+    @property
+    def address(self) -> str:
+        """Its value in a selection."""
+        return address_of(self.operator)
 
     @property
     def key(self) -> str:
@@ -62,7 +73,44 @@ class OperatorItem:
 
 def key_of(operator: Operator) -> str:
     """Names the operator on its cluster: `PlatformOperator/-/etcd`."""
-    return f"{operator.kind}/{operator.namespace or '-'}/{operator.name}"
+    return f"{operator.kind}/{operator.namespace or NO_NAMESPACE}/{operator.name}"
+
+
+def address_of(operator: Operator) -> str:
+    """Names the operator as the address of its page does: `prod/PlatformOperator/-/etcd`."""
+    return f"{operator.cluster.name}/{key_of(operator)}"
+
+
+def operators_of(addresses: Iterable[str]) -> list[Operator]:
+    """The operators that the first CAP addresses name, by name; one query."""
+    wanted = Q()
+    for address in list(dict.fromkeys(addresses))[:CAP]:
+        parts = address.split("/")
+        if len(parts) == 4 and all(parts):
+            cluster, kind, namespace, name = parts
+            namespace = "" if namespace == NO_NAMESPACE else namespace
+            wanted |= Q(cluster__name=cluster, kind=kind, namespace=namespace, name=name)
+    rows = Operator.objects.filter(wanted) if wanted else Operator.objects.none()
+    return list(rows.select_related("cluster").order_by("name", "pk"))
+
+
+def cluster_of(operators: Sequence[Operator]) -> Cluster:
+    """The one cluster of all. Raises BadRequest for no operator and for several clusters."""
+    clusters = {row.cluster_id: row.cluster for row in operators}
+    if not clusters:
+        raise BadRequest(
+            "No operator is selected.",
+            code="none-selected",
+            hint="Select operators in the list of installed operators.",
+        )
+    if len(clusters) > 1:
+        names = ", ".join(sorted(cluster.name for cluster in clusters.values()))
+        raise BadRequest(
+            f"The selected operators are on several clusters: {names}.",
+            code="several-clusters",
+            hint="Filter the list by cluster, and select operators of one cluster.",
+        )
+    return next(iter(clusters.values()))
 
 
 def changes_for(finding: Finding | None, kind: str) -> tuple[BulkChange, ...]:
@@ -98,10 +146,16 @@ def candidates(
     subscribed = _subscribed(cluster, operators) if change == BulkChange.MIGRATE else {}
     items = []
     migrated: dict[str, str] = {}
+    approved: dict[tuple[str, str], str] = {}  # InstallPlan -> the first of its operators
     for operator in operators:
         package = operator.package
         candidate = BulkCandidate(Key(cluster.name, operator.catalog, operator.name))
         why = busy.get((operator.kind, operator.namespace, operator.name), "")
+        why = why or _hindrance(change, operator)
+        if not why and change == BulkChange.APPROVE:
+            first = approved.setdefault(_plan_of(operator), operator.name)
+            if first != operator.name:
+                why = f"Its InstallPlan is approved with {first}."
         if not why and change == BulkChange.MIGRATE:
             candidate = offers.get(package, candidate)
             if candidate.package is None:
@@ -114,6 +168,23 @@ def candidates(
         key = Key(cluster.name, candidate.key.catalog, operator.name)
         items.append(OperatorItem(operator, Item(replace(candidate, key=key, hindrance=why))))
     return items
+
+
+def _hindrance(change: BulkChange, operator: Operator) -> str:
+    if operator.kind not in METHODS:
+        return f"OLM Web does not change objects of the kind {operator.kind}."
+    waits = operator.health == Health.NEEDS_APPROVAL
+    if change == BulkChange.APPROVE and not (waits and _plan_of(operator)[1]):
+        return "No InstallPlan requires approval."
+    if change == BulkChange.RETRY and (waits or operator.health not in NEEDS_ATTENTION):
+        return "It did not fail."
+    return ""
+
+
+def _plan_of(operator: Operator) -> tuple[str, str]:
+    """(namespace, name) of its current InstallPlan, whose name may be empty."""
+    details = details_of(operator)
+    return str(details.get("plan_namespace") or operator.namespace), str(details.get("plan") or "")
 
 
 def _busy(cluster: Cluster, operators: Iterable[Operator]) -> dict[tuple[str, str, str], str]:
@@ -180,6 +251,9 @@ def plan_items(change: BulkChange, chosen: Iterable[OperatorItem]) -> list[Opera
 def _plan(change: BulkChange, operator: Operator, candidate: BulkCandidate) -> Plan:
     if change == BulkChange.RETRY:
         return plan_retry(operator)
+    if change == BulkChange.APPROVE:
+        cluster = operator.cluster
+        return plan_approve(cluster, get_install_plan(cluster.name, *_plan_of(operator)))
     if change == BulkChange.REMOVE or candidate.package is None:
         return plan_remove(operator)
     return plan_migration(operator, candidate.package)

@@ -18,6 +18,7 @@ class ActionBatch(models.Model):
     NOUNS: ClassVar = {
         "install": "Bulk install",
         "migrate": "Bulk migration",
+        "approve": "Bulk approval",
         "retry": "Bulk retry",
         "remove": "Bulk removal",
     }
@@ -25,7 +26,7 @@ class ActionBatch(models.Model):
     replayed = False  # not stored: it was returned for an Idempotency-Key that was used before
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="batches")
-    path = models.CharField(max_length=30)
+    path = models.CharField(max_length=30)  # empty for objects of several kinds
     verb = models.CharField(max_length=20, default="install", db_default="install")  # of NOUNS
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
@@ -45,7 +46,7 @@ class ActionBatch(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.noun.lower()} {self.pk} by {self.path}"
+        return f"{self.noun} {self.pk}" + (f" by {self.path}" if self.path else "")
 
     @property
     def noun(self) -> str:

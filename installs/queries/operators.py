@@ -71,8 +71,8 @@ class CauseGroup:
 
     `id` is that of the finding, empty for unknown messages, which `reason` and `sample`, the
     message of the first of `operators`, describe. `sentence` describes the cause, with facts of the
-    operator `example` if the facts of the operators differ. `remedy` has the names of the first of
-    `operators` in its commands.
+    operator `example` if the facts of the operators differ. `remedy` has the names of `operators`
+    in its commands, one line for each.
     """
 
     id: str
@@ -236,8 +236,23 @@ def _cause(
         sample=first.message if first else "",
         count=count,
         operators=tuple(members),
-        remedy=own.remedy if own else finding.remedy if finding else (),
+        remedy=_remedy_for([own for row in members if (own := finding_of(row))]),
     )
+
+
+def _remedy_for(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """The remedy of a cause: the commands for each finding, and the sentences of the first where
+    they differ."""
+    steps: list[str] = []
+    same = [
+        finding.remedy
+        for finding in findings
+        if finding.remedy_templates == findings[0].remedy_templates
+    ]
+    for variants in zip(*same, strict=True):
+        commands = dict.fromkeys(line for line in variants if is_command(line) and is_filled(line))
+        steps.append("\n".join(commands) or variants[0])
+    return tuple(steps)
 
 
 def facets(filters: OperatorFilters) -> tuple[dict[str, list[Facet]], int]:

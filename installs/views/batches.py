@@ -101,21 +101,21 @@ def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> Ba
         raise BadRequest(
             "Nothing is selected.",
             code="none-selected",
-            hint="Tick packages in the software catalog, or installable ones on the audit page.",
+            hint="Select packages in the software catalog or on the audit page.",
         )
     chosen = bulk.read_selection(keys)
     places = bulk.target_clusters(chosen, clusters(request))
     if not places:
         raise BadRequest(
-            "No cluster here can install any of what is selected.",
+            "No cluster can install the selected packages.",
             code="not-served",
-            hint="Each package's own page says which path its catalog allows, and where.",
+            hint="The page of each package shows its install methods and clusters.",
         )
     name = values["cluster"]
     cluster = next((place for place in places if place.name == name), None)
     if cluster is None and name and request.method == "POST":
         raise OlmwebError(
-            f"Nothing of this can be installed on a cluster {name[:80]}.",
+            f"None of these packages can be installed on cluster {name[:80]}.",
             code="not-allowed",
             status=403,
             hint="Choose one of the clusters that the form offers.",
@@ -260,7 +260,7 @@ def stop_batch(request: HttpRequest, id: int) -> HttpResponse:
     batch = get_batch(id)
     count = bulk.stop(batch, request.user)
     if count:
-        messages.success(request, f"Stopped: {count} not applied. Actions that began go on.")
+        messages.success(request, f"Stopped: {count} not applied. Started actions continue.")
     else:
-        messages.info(request, "Nothing was left to stop: all of it has begun or ended.")
+        messages.info(request, "No action was left to stop.")
     return redirect("installs:batch", batch.pk)

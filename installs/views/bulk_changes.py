@@ -1,4 +1,4 @@
-"""Bulk changes of the operators of a cause: all of them, one review, one confirmation.
+"""Bulk changes of the operators of a cause, or of selected ones: one review, one confirmation.
 
 A GET sends no request to a cluster. The form works without JavaScript; htmx swaps it in place.
 """
@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from installs.actions import bulk, bulk_changes, record
 from installs.actions.bulk import CAP, Item
-from installs.actions.bulk_changes import BulkChange, OperatorItem
+from installs.actions.bulk_changes import BulkChange, OperatorItem, cluster_of
 from installs.models import NEEDS_ATTENTION
 from installs.queries import operators as queries
 from installs.queries.operators import OperatorFilters
@@ -25,6 +25,7 @@ from olmweb.web.context import clusters
 
 VERBS = {
     BulkChange.MIGRATE: "Migrate",
+    BulkChange.APPROVE: "Approve",
     BulkChange.RETRY: "Retry",
     BulkChange.REMOVE: "Delete",
 }
@@ -39,17 +40,21 @@ SURE = OlmwebError(
 @require_http_methods(METHODS)
 @sign_in_required(check=person)
 def bulk_change(request: HttpRequest) -> HttpResponse:
-    """The operators of a cause that are of one kind on one cluster; review with dry runs;
-    confirmation, which makes one action for each."""
+    """The operators of a cause that are of one kind on one cluster, or those that the parameters
+    `operator` name; review with dry runs; confirmation, which makes one action for each."""
     is_post = request.method == "POST"
     params = request.POST if is_post else request.GET
     values = OperatorsForm.read(params)
     filters = OperatorFilters(**{k: v for k, v in values.items() if k not in ("sort", "view")})
+    addresses = params.getlist("operator")
+    if params.get("selection"):
+        addresses = addresses or [""]
     context: dict[str, Any] = {"key": form_key(request), "cap": CAP, "filters": filters.chosen()}
     context["back"] = f"{reverse('installs:operators')}?view=cause"
     try:
         change = _change(params.get("change", ""))
-        cluster = _cluster(request, filters)
+        selected = bulk_changes.operators_of(addresses) if addresses else None
+        cluster = _cluster(request, filters) if selected is None else cluster_of(selected)
     except BadRequest as error:
         context |= {"refusal": error, "nowhere": True, "verb_word": "Change"}
         return show_form(request, "bulk_change", context, failed=is_post)
@@ -60,8 +65,13 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
         earlier := bulk.earlier_batch(request.user, context["key"], hashed)
     ):
         return go_to(request, reverse("installs:batch", args=[earlier.pk]))
-    matching = queries.operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
-    operators, total = list(matching.order_by("name", "pk")[:CAP]), matching.count()
+    if selected is None:
+        matching = queries.operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
+        operators, total = list(matching.order_by("name", "pk")[:CAP]), matching.count()
+    else:
+        operators, total = selected, len(selected)
+        context["back"] = f"{reverse('installs:operators')}?view=all"
+        context["addresses"] = [bulk_changes.address_of(row) for row in selected]
     rows = bulk_changes.candidates(change, cluster, operators)
     ticked = picked if is_post else frozenset(row.key for row in rows if row.by_default)
     context |= _shown(rows, ticked, total=total) | {"kind": filters.kind}
@@ -85,9 +95,9 @@ def _change(text: str) -> BulkChange:
         return BulkChange(text)
     except ValueError:
         raise BadRequest(
-            "This is no change that several operators can have.",
+            "This change is not available for several operators.",
             code="none-selected",
-            hint="The page of causes has a button for each change that mends one.",
+            hint="Open it from the list of operators or from the page of causes.",
         ) from None
 
 
@@ -97,7 +107,7 @@ def _cluster(request: HttpRequest, filters: OperatorFilters) -> Cluster:
         raise BadRequest(
             "A bulk change needs a cluster, a kind and a cause.",
             code="none-selected",
-            hint="The page of causes has a button for each change that mends one.",
+            hint="Open it from the list of operators or from the page of causes.",
         )
     return cluster
 
@@ -135,11 +145,12 @@ def _review(
     items = bulk.dry_run([row.item for row in planned], request.user)
     accepted = bulk.accepted(items)
     if confirming and (change != BulkChange.REMOVE or request.POST.get("sure") == "yes"):
+        kinds = {plan.kind for plan in accepted}
         left = [Item(row.item.candidate, problem=row.item.candidate.hindrance) for row in rows]
         batch = bulk.record_batch(
             [*items, *(item for item in left if item.problem)],
             cluster,
-            accepted[0].kind if accepted else chosen[0].operator.kind,
+            kinds.pop() if len(kinds) == 1 else "",
             request.user,
             key=context["key"],
             request_hash=bulk_changes.hash_of(change, cluster, picked),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalogs.views.presenters import icon_url
 from installs.actions import buttons
-from installs.actions.bulk_changes import BulkChange, changes_for
+from installs.actions.bulk_changes import BulkChange, address_of, changes_for
 from installs.methods import METHODS
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.presenters.diagnosis import (
@@ -65,6 +65,11 @@ CHANGE_WORDS = {  # the count and the kind; plural by an s at the end
     BulkChange.RETRY: "Retry {0} {1}",
     BulkChange.REMOVE: "Delete {0} {1}",
 }
+SELECTED_CHANGES = (
+    (BulkChange.APPROVE, "Approve"),
+    (BulkChange.RETRY, "Retry"),
+    (BulkChange.REMOVE, "Delete"),
+)
 VIEWS = ("cause", "all")
 FILTER_WORDS = {
     "cluster": "Cluster",
@@ -292,14 +297,20 @@ def operator_columns(request: HttpRequest) -> HttpResponse:
     return redirect(f"{reverse('installs:operators')}?{params.urlencode()}")
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Row:
     """A row of the table: its line, the address of its page, of its icon (empty without one), and
-    its menu, words to address."""
+    its menu, words to address. A row with a menu can be selected."""
 
     line: OperatorLine
     url: str
     icon_url: str
     menu: dict[str, str]
+
+    @property
+    def address(self) -> str:
+        """Its value in a selection."""
+        return address_of(self.line.operator)
 
 
 def _rows(request: HttpRequest, operators: Sequence[Operator]) -> list[Row]:
@@ -386,6 +397,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
             "page": page,
             "rows": rows,
             "menus": any(row.menu for row in rows),
+            "bulk_changes": SELECTED_CHANGES,
             "total": total,
         }
     return render_live(
@@ -396,7 +408,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
 def _bulk_links(
     cause: queries.CauseGroup, filters: queries.OperatorFilters
 ) -> list[tuple[str, str]]:
-    """(words, address) of the changes that mend the cause for all its operators."""
+    """(words, address) of the changes that fix the cause for all its operators."""
     several = len({target.cluster for target in cause.targets}) > 1
     links = []
     for target in cause.targets:

@@ -16,9 +16,16 @@ from olmweb.kube.errors import NotFound
 from olmweb.kube.resources import PLATFORM_OPERATORS, SUBSCRIPTIONS
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_catalog, make_cluster, make_component, make_package
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_component,
+    make_operator,
+    make_package,
+)
 from tests.worlds.html import assert_page
 from tests.worlds.operators import MODE, OWNED, make_action, make_failing
+from tests.worlds.subscriptions import make_pending_approval
 
 pytestmark = pytest.mark.django_db
 URL = "/operators/bulk-change"
@@ -122,7 +129,7 @@ def test_an_address_without_a_change_or_a_cause_has_a_sentence(
     writer: Client, failing: Cluster, query: dict[str, str]
 ) -> None:
     page = assert_page(writer.get(URL, query))
-    assert "Back to the causes" in page.text
+    assert "Back to the operators" in page.text
 
 
 def test_one_confirmation_migrates_each_by_one_action(
@@ -232,3 +239,107 @@ def test_changes_are_those_that_the_remedy_names() -> None:
         assert BulkChange.MIGRATE not in changes_for(finding, "ClusterExtension")
         assert not changes_for(finding, "ClusterServiceVersion")
     assert not changes_for(None, "PlatformOperator")
+
+
+# --- selected rows of the list -------------------------------------------------------------------
+
+
+def address(operator: Operator) -> str:
+    return f"{operator.cluster.name}/{operator.kind}/{operator.namespace or '-'}/{operator.name}"
+
+
+def selection(change: str, *operators: Operator, **more: Any) -> dict[str, Any]:
+    return {
+        "change": change,
+        "selection": "yes",
+        "operator": [address(operator) for operator in operators],
+        "pick": [address(operator).partition("/")[2] for operator in operators],
+        **more,
+    }
+
+
+@pytest.fixture
+def operators() -> list[Operator]:
+    """Two that failed for different causes, and a healthy one."""
+    prod = make_cluster(name="prod", context="sandbox")
+    return [
+        make_failing(prod, "mode", MODE),
+        make_failing(prod, "collision", OWNED, "InstallFailed"),
+        make_operator(cluster=prod, name="fine"),
+    ]
+
+
+def test_the_list_sends_its_selection(writer: Client, operators: list[Operator]) -> None:
+    response = writer.get("/operators/", {"view": "all"})
+    page = assert_page(response)
+    text = " ".join(response.content.decode().split())
+    assert f'form="bulk" name="operator" value="{address(operators[0])}"' in text
+    assert "With the selected operators: Approve Retry Delete" in page.text
+    chosen = writer.get(URL, selection("remove", *operators))
+    assert ticks(chosen) == {"collision": True, "fine": True, "mode": True}
+    assert "Delete 3 operators" in assert_page(chosen).text
+
+
+def test_viewers_can_select_nothing(client: Client, operators: list[Operator], bob: Any) -> None:
+    client.force_login(bob)
+    page = client.get("/operators/", {"view": "all"})
+    assert 'name="operator"' not in page.content.decode()
+
+
+def test_selected_operators_that_can_not_be_changed_say_why(
+    writer: Client, operators: list[Operator]
+) -> None:
+    prod = operators[0].cluster
+    make_action(prod, "mode", state="applied", verb="retry")
+    csv = make_operator(cluster=prod, name="csv", kind="ClusterServiceVersion", namespace="a")
+    response = writer.get(URL, selection("retry", *operators, csv))
+    page = assert_page(response)
+    assert ticks(response) == {"collision": True, "csv": False, "fine": False, "mode": False}
+    assert "does not change objects of the kind ClusterServiceVersion" in page.text
+    assert "It did not fail." in page.text
+    assert "is not finished" in page.text
+
+
+@pytest.mark.parametrize("query", [{}, {"operator": "prod/PlatformOperator/-/nobody"},
+                                   {"operator": "\x01//"}])  # fmt: skip
+def test_a_selection_of_nothing_has_a_sentence(
+    writer: Client, operators: list[Operator], query: dict[str, str]
+) -> None:
+    page = assert_page(writer.get(URL, {"change": "remove", "selection": "yes", **query}))
+    assert "No operator is selected." in page.text
+
+
+def test_operators_of_several_clusters_are_not_changed_together(
+    writer: Client, operators: list[Operator]
+) -> None:
+    other = make_operator(cluster=make_cluster(name="edge"), name="other")
+    page = assert_page(writer.get(URL, selection("remove", operators[0], other)))
+    assert "on several clusters: edge, prod" in page.text
+
+
+def test_selected_operators_are_removed_after_one_confirmation(
+    writer: Client, operators: list[Operator], sandbox: Sandbox
+) -> None:
+    reviewed = writer.post(URL, selection("remove", *operators, step="review")).context
+    sent = {"key": reviewed["key"], "reviewed": reviewed["reviewed"], "step": "confirm"}
+    response = writer.post(URL, selection("remove", *operators, sure="yes", **sent))
+    batch = ActionBatch.objects.get()
+    assert response["Location"] == f"/activity/bulk-installs/{batch.pk}"
+    assert (batch.verb, batch.path, batch.actions.count()) == ("remove", "PlatformOperator", 3)
+
+
+def test_operators_of_one_installplan_are_approved_once(
+    writer: Client, operators: list[Operator]
+) -> None:
+    prod = operators[0].cluster
+    first = make_pending_approval(prod)
+    plan = {"plan": first.details["plan"], "plan_namespace": first.namespace}
+    second = make_operator(
+        cluster=prod, name="zweitens", kind="Subscription", namespace=first.namespace,
+        health="NeedsApproval", details=plan,
+    )  # fmt: skip
+    response = writer.get(URL, selection("approve", first, second, operators[2]))
+    page = assert_page(response)
+    assert ticks(response) == {first.name: True, "fine": False, "zweitens": False}
+    assert f"Its InstallPlan is approved with {first.name}." in page.text
+    assert "No InstallPlan requires approval." in page.text
