@@ -104,12 +104,12 @@ class SubscriptionMethod(Method):
         if choice.make_group:
             sentences.append(f"The OperatorGroup makes its operators watch {watched}.")
         else:
-            sentences.append(f"The OperatorGroup that is in {choice.namespace} already is used.")
+            sentences.append(f"The existing OperatorGroup of {choice.namespace} is used.")
         sentences.append(
-            "Upgrades wait for a person; one that waits holds up all Subscriptions of the "
+            "Updates need approval; a pending InstallPlan blocks all Subscriptions of the "
             "namespace."
             if choice.approval == MANUAL
-            else "Upgrades come by themselves, whatever they bring."
+            else "Updates install automatically."
         )
         return sentences
 
@@ -130,11 +130,11 @@ class SubscriptionMethod(Method):
     def export_notes(self, choice: InstallChoice, pinned: str) -> list[str]:
         approval = "each InstallPlan requires manual approval, including the first one"
         if choice.approval == AUTOMATIC:
-            approval = "approval is Automatic, so OLM goes on from it along the channel by itself"
+            approval = "approval is Automatic, so OLM upgrades it along the channel"
         notes = [f"Starts at {choice.version}; {approval}."]
         if not choice.make_group:
             notes.append(
-                f"Namespace {choice.namespace} has an OperatorGroup already: none is made."
+                f"Namespace {choice.namespace} already has an OperatorGroup; none is created."
             )
         return notes
 
@@ -179,7 +179,7 @@ class SubscriptionMethod(Method):
     ) -> tuple[str, ...]:
         if not self.installed_bundle(operator):
             return (
-                f"Subscription {operator.name} is deleted. It has installed nothing so far; its "
+                f"Subscription {operator.name} is deleted. It has not installed anything; its "
                 "OperatorGroup and namespace stay.",
             )
         return (

@@ -94,7 +94,7 @@ def test_asking_twice_is_asking_once(package: Package, bob: User) -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"reason": " "}, "Say why you need it."),
+        ({"reason": " "}, "Give a reason."),
         ({"reason": "x" * 2001}, "at most 2000 characters"),
         ({"version": "9.9.9"}, "etcd has no version 9.9.9"),
         ({"version": "1.0.0"}, "1.1.0 would be installed"),
@@ -180,7 +180,9 @@ def test_an_operator_declines_with_a_word_and_not_without(
     asked: InstallRequest, olivia: User
 ) -> None:
     client = signed_in(olivia)
-    assert "Say why you decline it." in assert_page(_decide(client, asked, "decline"), 422).text
+    assert (
+        "Give a reason for declining." in assert_page(_decide(client, asked, "decline"), 422).text
+    )
     assert _decide(client, asked, "decline", word="Use the other one").status_code == 302
     page = assert_page(client.get(page_of(asked)))
     assert "Use the other one" in page.text
