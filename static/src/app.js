@@ -99,8 +99,11 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   const typing = event.target.closest("input,textarea,select,[contenteditable]");
-  if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
-  const search = document.querySelector("[data-search]") ?? document.getElementById("global-search");
+  const everything = document.getElementById("global-search");
+  const wide = event.key === "k" && (event.ctrlKey || event.metaKey) && !event.altKey;
+  const plain = event.key === "/" && !(typing || event.ctrlKey || event.metaKey || event.altKey);
+  if (!wide && !plain) return;
+  const search = wide ? everything : (document.querySelector("[data-search]") ?? everything);
   if (search) {
     event.preventDefault();
     search.focus();

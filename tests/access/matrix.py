@@ -27,6 +27,7 @@ _CATALOG = "/catalogs/{cluster}/{catalog}"
 PAGES: dict[str, dict[str, str]] = {
     "/": _READ,
     "/software/": _READ,
+    "/search/": _READ,
     _SOFTWARE: _READ,
     f"{_SOFTWARE}/graph.mmd": _READ,
     f"{_SOFTWARE}/graph.svg": _READ,

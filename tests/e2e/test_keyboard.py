@@ -31,7 +31,7 @@ def test_a_package_is_found_installed_and_followed_with_the_keyboard_alone(new_p
     page = new_page()
     page.goto("/")
     page.keyboard.press("/")
-    expect(page.get_by_role("searchbox", name="Search the software catalog")).to_be_focused()
+    expect(page.get_by_role("searchbox", name="Search operators")).to_be_focused()
     page.keyboard.type("object store demo")
     page.keyboard.press("Enter")
     page.wait_for_url("**/software/?q=object+store+demo")

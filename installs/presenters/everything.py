@@ -1,0 +1,268 @@
+"""One search over everything that has a page: operators, packages, bundles, APIs, CRDs, cluster
+operators, clusters, catalogs and the pages themselves.
+
+Every group is bounded. Packages and APIs come from the index of packages in memory; the other
+groups are one query each. Names that equal the text come first, then those that begin with it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from django.db.models import Case, IntegerField, Model, QuerySet, Value, When
+from django.urls import reverse
+
+from catalogs.models import Bundle, Catalog
+from catalogs.search.find import Filters, find_packages
+from catalogs.search.index import Row, catalog_stamps, current_index
+from catalogs.search.matching import find_hits
+from catalogs.views.presenters import bundle_url, package_url
+from installs.models import ClusterOperator, CRDState, Operator
+from installs.queries import search
+from olmweb.models import Cluster
+
+Named = TypeVar("Named", bound=Model)  # with a field `name`
+
+SHOWN = 6  # of each group
+TEXT_LIMIT = 200  # characters of the text
+BUNDLES_OF = 50  # packages whose bundles are searched
+# (words, address) of the pages of the navigation and the menu.
+PAGES = (
+    ("Overview", "overview"),
+    ("Software catalog", "catalogs:software"),
+    ("Installed operators", "installs:operators"),
+    ("Cluster operators", "installs:clusteroperators"),
+    ("Upgrade readiness", "installs:readiness"),
+    ("Migration from OLM v0 to OLM v1", "installs:takeover"),
+    ("CRDs: CustomResourceDefinitions", "installs:crds"),
+    ("Audit of a catalog", "installs:audit"),
+    ("Catalogs", "catalogs:catalog-list"),
+    ("Compare catalogs", "catalogs:compare"),
+    ("Activity: actions, install requests and sync runs", "installs:activity"),
+    ("Install requests", "installs:requests"),
+    ("Copied CSVs: ClusterServiceVersions", "installs:copies"),
+    ("Preferences", "account"),
+    ("API tokens", "account-tokens"),
+    ("Help", "help"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One result: its name, more about it, its page, and the health of an operator."""
+
+    name: str
+    more: str
+    url: str
+    health: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGroup:
+    """The first SHOWN results of one kind; `all_url` is the list of all when there are more."""
+
+    title: str
+    results: tuple[Found, ...]
+    all_url: str = ""
+
+
+def search_everything(text: str) -> list[FoundGroup]:
+    """The groups with results; nothing for an empty text. At most nine queries."""
+    text = " ".join(text.split())[:TEXT_LIMIT]
+    if not text:
+        return []
+    groups = [
+        _operators(text),
+        *_of_catalogs(text),
+        _cluster_operators(text),
+        _crds(text),
+        _clusters(text),
+        _catalogs(text),
+        _pages(text),
+    ]
+    return [group for group in groups if group.results]
+
+
+def _first(title: str, results: Iterable[Found], all_page: str = "", **params: str) -> FoundGroup:
+    """The first of the results, which are one more than shown if there are more."""
+    found = tuple(results)
+    more = len(found) > SHOWN and all_page
+    return FoundGroup(title, found[:SHOWN], reverse(all_page, query=params) if more else "")
+
+
+def _ranked(rows: QuerySet[Named], text: str) -> QuerySet[Named]:
+    """The first rows: those whose name is the text, those that begin with it, then the others."""
+    rank = Case(
+        When(name__iexact=text, then=Value(0)),
+        When(name__istartswith=text, then=Value(1)),
+        default=Value(2),
+        output_field=IntegerField(),
+    )
+    return rows.order_by(rank, "name", "pk")[: SHOWN + 1]
+
+
+def _operators(text: str) -> FoundGroup:
+    rows = search(Operator.objects.all(), text, "name", "package", "namespace")
+    return _first(
+        "Installed operators",
+        (
+            Found(
+                row.name,
+                " ".join(filter(None, (row.kind, row.namespace, f"on {row.cluster.name}"))),
+                reverse(
+                    "installs:operator",
+                    args=(row.cluster.name, row.kind, row.namespace or "-", row.name),
+                ),
+                row.health,
+            )
+            for row in _ranked(rows.select_related("cluster"), text)
+        ),
+        "installs:operators",
+        view="all",
+        q=text,
+    )
+
+
+def _of_catalogs(text: str) -> list[FoundGroup]:
+    """Packages, their bundles, and the APIs that packages provide; two queries."""
+    index = current_index(catalog_stamps())
+    filters = Filters(q=text)
+    hits = find_hits(index, filters.query)
+    rows = [match.row for match in find_packages(index, filters, {}, hits).matches]
+    return [
+        _first(
+            "Packages",
+            (
+                Found(row.title, _of(row), package_url(row.cluster, row.catalog, row.name))
+                for row in rows[: SHOWN + 1]
+            ),
+            "catalogs:software",
+            q=text,
+        ),
+        _bundles(text, rows),
+        _apis(text, (group.rows[0] for group in index.groups)),
+    ]
+
+
+def _of(row: Row) -> str:
+    name = f"{row.name} " if row.title != row.name else ""
+    return f"{name}{row.head_version} in {row.catalog}"
+
+
+def _bundles(text: str, packages: list[Row]) -> FoundGroup:
+    ids = [row.id for row in packages[:BUNDLES_OF]]
+    rows = Bundle.objects.filter(package__in=ids, name__icontains=text)
+    rows = rows.select_related("package__catalog__cluster").only(
+        "name", "version", "package__name", "package__catalog"
+    )
+    return _first(
+        "Bundles",
+        (
+            Found(
+                row.name,
+                f"{row.version} in {row.package.catalog.slug}",
+                bundle_url(row.package, row.name),
+            )
+            for row in _ranked(rows, text)
+        ),
+    )
+
+
+def _apis(text: str, rows: Iterable[Row]) -> FoundGroup:
+    """APIs by kind or by the name of the group, with the number of packages that provide them."""
+    wanted = text.casefold()
+    providers: dict[str, int] = {}
+    for row in rows:
+        for api in row.provides:
+            if wanted in api.casefold():
+                providers[api] = providers.get(api, 0) + 1
+
+    def order(api: str) -> tuple[bool, str]:
+        return not api.rpartition("/")[2].casefold().startswith(wanted), api
+
+    return _first(
+        "APIs",
+        (
+            Found(
+                api.rpartition("/")[2],
+                f"{api.rpartition('/')[0]}, provided by {providers[api]} "
+                f"package{'' if providers[api] == 1 else 's'}",
+                reverse("catalogs:software", query={"provides": api}),
+            )
+            for api in sorted(providers, key=order)[:SHOWN]
+        ),
+    )
+
+
+def _cluster_operators(text: str) -> FoundGroup:
+    rows = search(ClusterOperator.objects.all(), text, "name")
+    return _first(
+        "Cluster operators",
+        (
+            Found(
+                row.name,
+                f"on {row.cluster.name}",
+                reverse("installs:clusteroperator", args=(row.cluster.name, row.name)),
+            )
+            for row in _ranked(rows.select_related("cluster"), text)
+        ),
+        "installs:clusteroperators",
+        q=text,
+    )
+
+
+def _crds(text: str) -> FoundGroup:
+    rows = search(CRDState.objects.all(), text, "name", "served_kind")
+    return _first(
+        "CRDs",
+        (
+            Found(
+                row.name,
+                f"{row.served_kind} on {row.cluster.name}",
+                reverse("installs:crds", query={"cluster": row.cluster.name, "q": row.name}),
+            )
+            for row in _ranked(rows.select_related("cluster"), text)
+        ),
+        "installs:crds",
+        q=text,
+    )
+
+
+def _clusters(text: str) -> FoundGroup:
+    rows = search(Cluster.objects.all(), text, "name")
+    return _first(
+        "Clusters",
+        (
+            Found(row.name, row.version, reverse("installs:cluster", args=(row.name,)))
+            for row in _ranked(rows, text)
+        ),
+        "overview",
+    )
+
+
+def _catalogs(text: str) -> FoundGroup:
+    rows = search(Catalog.objects.all(), text, "name", "slug")
+    return _first(
+        "Catalogs",
+        (
+            Found(
+                row.name,
+                f"{row.source_kind} on {row.cluster_name}" if row.cluster else row.source_kind,
+                reverse("catalogs:catalog", args=(row.cluster_name, row.slug)),
+            )
+            for row in _ranked(rows.select_related("cluster"), text)
+        ),
+        "catalogs:catalog-list",
+    )
+
+
+def _pages(text: str) -> FoundGroup:
+    words = text.casefold().split()
+    return _first(
+        "Pages",
+        (
+            Found(name, "", reverse(route))
+            for name, route in PAGES
+            if all(word in name.casefold() for word in words)
+        ),
+    )

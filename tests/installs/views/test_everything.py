@@ -1,0 +1,126 @@
+"""One search over everything: groups, order, bounds, rights."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from catalogs.models import Catalog
+from olmweb.models import Cluster
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_crd,
+    make_operator,
+    make_package,
+)
+from tests.worlds.html import Page, assert_page
+from tests.worlds.operators import make_clusteroperator
+
+pytestmark = pytest.mark.django_db
+URL = "/search/"
+EVIL = '"><script>alert(1)'
+
+
+def found(client: Client, text: str) -> dict[str, list[str]]:
+    """Title of a group -> names of its results."""
+    groups = client.get(URL, {"q": text}).context["groups"]
+    return {group.title: [result.name for result in group.results] for group in groups}
+
+
+@pytest.fixture
+def world(prod: Cluster) -> Catalog:
+    """Everything is named after etcd."""
+    catalog = make_catalog(cluster=prod, name="etcd-catalog", slug="etcd-catalog")
+    make_package(name="etcd", catalog=catalog, display_name="etcd")
+    make_package(name="my-etcd-backup", catalog=catalog)
+    make_operator(cluster=prod, name="etcd", kind="Subscription", namespace="databases")
+    make_operator(cluster=prod, name="an-etcd", kind="PlatformOperator", health="Failed")
+    make_clusteroperator(prod, "etcd")
+    make_crd(cluster=prod, name="etcdclusters.etcd.database.coreos.com", served_kind="EtcdCluster")
+    make_cluster(name="etcd-lab")
+    return catalog
+
+
+def test_everything_that_has_the_name_is_found_in_groups(reader: Client, world: Catalog) -> None:
+    groups = found(reader, "etcd")
+    assert list(groups)[:2] == ["Installed operators", "Packages"]
+    assert groups["Installed operators"] == ["etcd", "an-etcd"], "the exact name first"
+    assert groups["Packages"][0] == "etcd"
+    assert "etcd.v1.1.0" in groups["Bundles"]
+    assert groups["Cluster operators"] == ["etcd"]
+    assert groups["CRDs"] == ["etcdclusters.etcd.database.coreos.com"]
+    assert groups["Clusters"] == ["etcd-lab"]
+    assert groups["Catalogs"] == ["etcd-catalog"]
+    page: Page = assert_page(reader.get(URL, {"q": "etcd"}))
+    for link in (
+        "/operators/prod/Subscription/databases/etcd",
+        "/software/prod/etcd-catalog/etcd",
+        "/cluster-operators/prod/etcd",
+        "/crds/?cluster=prod&q=etcdclusters.etcd.database.coreos.com",
+        "/clusters/etcd-lab",
+        "/catalogs/prod/etcd-catalog",
+    ):
+        assert link in page.links
+    for link in set(page.links):
+        if link.startswith("/") and "etcd" in link:
+            assert reader.get(link).status_code == 200, link
+
+
+def test_apis_are_found_by_kind_and_lead_to_the_packages_that_provide_them(
+    reader: Client, prod: Cluster
+) -> None:
+    catalog = make_catalog(cluster=prod)
+    provides = [("example.com", "v1", "Database")]
+    make_package(name="db", catalog=catalog, bundles={"1.1.0": {"provides": provides}})
+    assert found(reader, "database")["APIs"] == ["Database"]
+    page = assert_page(reader.get(URL, {"q": "Database"}))
+    assert "example.com, provided by 1 package" in page.text
+    assert "/software/?provides=example.com%2FDatabase" in page.links
+    assert "db" in assert_page(reader.get("/software/?provides=example.com/Database")).text
+
+
+def test_pages_are_found_by_their_words(reader: Client) -> None:
+    assert found(reader, "upgrade readi")["Pages"] == ["Upgrade readiness"]
+    assert "CRDs: CustomResourceDefinitions" in found(reader, "crd")["Pages"]
+
+
+def test_a_group_is_bounded_and_leads_to_all(
+    reader: Client, prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(9):
+        make_operator(cluster=prod, name=f"queue-{number}")
+    reader.get(URL, {"q": "queue"})  # reads the index of packages
+    with django_assert_max_num_queries(12):
+        response = reader.get(URL, {"q": "queue"})
+    page = assert_page(response)
+    assert len(found(reader, "queue")["Installed operators"]) == 6
+    assert "/operators/?view=all&q=queue" in page.links
+
+
+@pytest.mark.parametrize("text", ["", "   ", "nothing-has-this", EVIL, "%_\\", "a" * 500, "\x01"])
+def test_any_text_is_answered(reader: Client, world: Catalog, text: str) -> None:
+    page = assert_page(reader.get(URL, {"q": text}))
+    assert "results shown" in page.text or "Search everything" in page.text
+
+
+def test_names_are_text(reader: Client, prod: Cluster) -> None:
+    make_operator(cluster=prod, name="evil", package=EVIL)
+    make_operator(cluster=prod, name=EVIL)
+    response = reader.get(URL, {"q": "script"})
+    assert_page(response)
+    assert EVIL not in response.content.decode()
+
+
+def test_it_needs_the_right_to_read(client: Client, settings: Any) -> None:
+    settings.PUBLIC_READ = False
+    assert client.get(URL)["Location"].startswith("/login/?next=")
+    settings.PUBLIC_READ = True
+    assert_page(client.get(URL, {"q": "help"}))
+
+
+def test_the_search_box_of_every_page_leads_there(reader: Client) -> None:
+    text = reader.get("/").content.decode()
+    form = text[text.index('class="olm-search"') :].partition("</form>")[0]
+    assert 'action="/search/"' in form
+    assert 'name="q"' in form
