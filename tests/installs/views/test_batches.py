@@ -120,7 +120,7 @@ def test_the_form_asks_no_cluster_and_leaves_what_would_fail_or_is_there_unticke
     page = assert_page(response)
     assert ticks(response) == {"acme": True, "brisk": True, "crane": False, "delta": False}
     assert "It supports OwnNamespace only." in page.text
-    assert "It is there already, as PlatformOperator delta." in page.text
+    assert "Already installed as PlatformOperator delta." in page.text
     assert "2 of 4 selected, at most 50 at once" in page.text
     assert "Not validated yet" in page.text
     assert "no-store" in response["Cache-Control"]
@@ -131,7 +131,7 @@ def test_nothing_selected_and_nowhere_to_install_have_a_sentence(
 ) -> None:
     assert "Nothing is selected." in assert_page(writer.get(URL)).text
     nowhere = writer.get(URL, {"package": "prod/redhat-operators/nope"})
-    assert "No cluster here can install any" in assert_page(nowhere).text
+    assert "No cluster can install the selected packages" in assert_page(nowhere).text
 
 
 def test_more_than_the_cap_is_said_before_and_refused_after(
@@ -142,7 +142,7 @@ def test_more_than_the_cap_is_said_before_and_refused_after(
         make_package(name=name, catalog=catalog)
     page = assert_page(writer.get(URL, {"package": keys(*names)}), 422)
     assert "These are 52 packages, and at most 50 can be installed at once." in page.text
-    assert "Leave 2 of them" in page.text
+    assert "Deselect 2 of them" in page.text
     assert "at most 50" in assert_page(review(writer, *names), 422).text
     assert not Action.objects.exists()
 
@@ -277,10 +277,10 @@ def test_stop_stops_what_has_not_begun_and_says_so(
     assert "Stop remaining actions" in page.text
     assert writer.get(stop).status_code == 405
     told = assert_page(writer.post(stop, follow=True)).text
-    assert "Stopped: 2 not applied. Actions that began go on." in told
+    assert "Stopped: 2 not applied. Started actions continue." in told
     assert "olivia stopped it" in told
     assert "Stop what" not in told
-    assert "Nothing was left to stop" in assert_page(writer.post(stop, follow=True)).text
+    assert "No action was left to stop" in assert_page(writer.post(stop, follow=True)).text
     client.force_login(bob)
     assert client.post(stop).status_code == 403
     client.logout()
