@@ -73,6 +73,11 @@ class AccountAdmin(DjangoUserAdmin):
             kwargs["help_text"] = self.help_texts[db_field.name]
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Identities are deleted with their account, though not by themselves."""
+        objects, counts, missing, protected = super().get_deleted_objects(objs, request)
+        return objects, counts, missing - {OidcIdentity._meta.verbose_name}, protected
+
     @admin.display(description="groups", empty_value=NO_VALUE)
     def group_names(self, user: User) -> str:
         return ", ".join(sorted(group.name for group in user.groups.all()))

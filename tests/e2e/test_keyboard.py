@@ -29,12 +29,14 @@ def test_the_skip_link_is_the_first_stop_and_leads_past_the_navigation(new_page)
 
 def test_a_package_is_found_installed_and_followed_with_the_keyboard_alone(new_page) -> None:
     page = new_page()
-    page.goto("/")
+    page.goto("/software/")
     page.keyboard.press("/")
+    expect(page.get_by_label("Search packages")).to_be_focused()
+    page.keyboard.press("Control+k")
     expect(page.get_by_role("searchbox", name="Search operators")).to_be_focused()
     page.keyboard.type("object store demo")
     page.keyboard.press("Enter")
-    page.wait_for_url("**/software/?q=object+store+demo")
+    page.wait_for_url("**/search/?q=object+store+demo")
 
     tab_to(page, page.get_by_role("link", name="Object Store Demo", exact=True))
     page.keyboard.press("Enter")

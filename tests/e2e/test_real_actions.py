@@ -102,9 +102,9 @@ def product(olm: World) -> Iterator[Product]:
 
 
 def open_form(page: Page, package: str, **fields: str) -> Locator:
-    """The install form of a Subscription with these fields; returns its part `What`."""
+    """The install form of a Subscription with these fields; returns its part `Operator`."""
     page.goto(f"/software/real/{CATALOG}/{package}/install?path=Subscription")
-    what = page.get_by_role("region", name="What")
+    what = page.get_by_role("region", name="Operator")
     wait_until(lambda: is_judged(page, what), f"{package} judged", SECONDS, pause=1)
     for label, value in fields.items():
         field = page.get_by_label(label, exact=True)
@@ -172,7 +172,7 @@ def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> Non
     open_form(page, "crane", Namespace=namespace, Channel="stable")
     page.get_by_label("Update approval").select_option("Manual")
     review(page)
-    what = page.get_by_role("region", name="What")
+    what = page.get_by_role("region", name="Operator")
     expect(what).to_contain_text("crane.v1.0.0")
     expect(what).to_contain_text("Installable")
     outcome = confirm(page, "Install")
@@ -221,7 +221,7 @@ def test_what_is_foretold_to_fail_fails_with_the_reason_that_was_foretold(
         open_form(page, package, Namespace=f"{package}s")
         page.get_by_label("Installation mode").fill(watches)
         review(page)
-        what = page.get_by_role("region", name="What")
+        what = page.get_by_role("region", name="Operator")
         expect(what).to_contain_text("Not installable")
         expect(what).to_contain_text(foretold)
         confirm(page, "Install")

@@ -323,6 +323,15 @@ def test_an_account_with_preferences_can_be_deleted(signed_in: Client) -> None:
     assert not Preferences.objects.filter(user_id=noa.pk).exists()
 
 
+def test_an_account_is_deleted_with_its_identity(signed_in: Client) -> None:
+    noa = User.objects.create_user("noa")
+    identity = OidcIdentity.objects.create(user=noa, issuer="https://idp.example", subject="s-2")
+    assert signed_in.get(address(OidcIdentity, "delete", identity.pk)).status_code == 403
+    signed_in.post(address(User, "delete", noa.pk), {"post": "yes"})
+    assert not User.objects.filter(pk=noa.pk).exists()
+    assert not OidcIdentity.objects.filter(pk=identity.pk).exists()
+
+
 def test_bulk_actions_say_what_they_do(signed_in: Client) -> None:
     ActionBatch.objects.update(verb="remove")
     assert ">Bulk removal</td>" in signed_in.get(address(ActionBatch, "changelist")).text
