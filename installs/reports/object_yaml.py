@@ -5,6 +5,7 @@ of the API. Secrets are never read. A worker reads the object, the row holds its
 `to_yaml` and `kubectl_command` are pure.
 """
 
+import json
 import shlex
 from datetime import datetime, timedelta
 from typing import Any
@@ -214,7 +215,8 @@ _Dumper.add_representer(str, _text)
 def to_yaml(document: dict[str, Any]) -> str:
     """The object as `kubectl get -o yaml` prints it: without managedFields, keys sorted, in ASCII.
 
-    The data of Secrets inside it (the objects of a bundle) are left out.
+    The data of Secrets inside it are left out, also of those in texts of JSON: the steps of an
+    InstallPlan, the annotation last-applied-configuration.
     """
     meta = document.get("metadata")
     if isinstance(meta, dict):
@@ -226,7 +228,23 @@ def to_yaml(document: dict[str, Any]) -> str:
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_secrets(item) for item in value]
+    if isinstance(value, str):
+        return _json_without_secrets(value)
     if not isinstance(value, dict):
         return value
     hidden = ("data", "stringData") if value.get("kind") == HIDDEN_KIND else ()
     return {key: _without_secrets(inner) for key, inner in value.items() if key not in hidden}
+
+
+def _json_without_secrets(text: str) -> str:
+    """The text as it is, unless it is JSON with a Secret in it."""
+    if HIDDEN_KIND not in text or not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        value = json.loads(text)
+        shown = _without_secrets(value)
+    except ValueError:
+        return text
+    except RecursionError:  # nested too deeply to be searched
+        return ""
+    return text if shown == value else json.dumps(shown)

@@ -1,5 +1,6 @@
 """The page with the YAML of an object: requested by POST, read by a worker as the user."""
 
+import json
 from datetime import timedelta
 from typing import Any
 from unittest.mock import Mock
@@ -210,6 +211,24 @@ def test_the_data_of_secrets_inside_an_object_are_left_out() -> None:
     assert yaml.safe_load(text)["spec"]["objects"] == [
         {"kind": "Secret", "metadata": {"name": "a"}}
     ]
+
+
+def test_the_data_of_secrets_in_texts_of_json_are_left_out() -> None:
+    secret = json.dumps({"kind": "Secret", "metadata": {"name": "a"}, "data": {"p": "eA=="}})
+    deep = "[" * 900 + '"Secret"' + "]" * 900
+    step = {"resource": {"kind": "Secret", "name": "a", "manifest": secret}}
+    other = '{"kind": "Role", "rules": ["Secret"]}'
+    document = {
+        "metadata": {"annotations": {"last-applied-configuration": secret, "text": "{Secret"}},
+        "status": {"plan": [step], "other": other, "deep": deep},
+    }
+    shown = yaml.safe_load(object_yaml.to_yaml(document))
+    expected = {"kind": "Secret", "metadata": {"name": "a"}}
+    assert json.loads(shown["status"]["plan"][0]["resource"]["manifest"]) == expected
+    assert json.loads(shown["metadata"]["annotations"]["last-applied-configuration"]) == expected
+    assert shown["metadata"]["annotations"]["text"] == "{Secret"
+    assert shown["status"]["other"] == other
+    assert shown["status"]["deep"] in ("", deep)
 
 
 def test_what_is_too_long_for_a_page_is_refused(
