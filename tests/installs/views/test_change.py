@@ -190,7 +190,7 @@ def test_a_removal_says_what_goes_with_it_and_needs_a_tick(
     page = assert_page(writer.get(REMOVE))
     assert "CustomResourceDefinitions go too" in page.text
     refused = assert_page(writer.post(REMOVE), 422)
-    assert "Confirm that these resources will be deleted" in refused.text
+    assert "Tick the box to confirm" in refused.text
     assert not Action.objects.exists()
     response = writer.post(REMOVE, remove_form(writer))
     action = Action.objects.get()

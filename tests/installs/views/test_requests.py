@@ -219,7 +219,7 @@ def test_nobody_but_an_admin_decides_their_own_request(
         client = signed_in(who)
         if not allowed:
             page = assert_page(client.get(page_of(made)))
-            assert "Nobody decides their own request" in page.text
+            assert "You can't decide your own request" in page.text
             assert_page(client.post(page_of(made), {"step": "approve"}), 403)
     assert _decide(signed_in(alice), made, "withdraw").status_code == 302
 
