@@ -201,7 +201,7 @@ def test_a_removal_of_an_earlier_object_deleted_no_later_one(
     make_removed(prod)
     make_action(prod, verb="remove", user=alice, object_uid="u0", state="succeeded")
     page = assert_page(reader.get(PAGE))
-    assert "Its removal was not requested in OLM Web." in page.text
+    assert "Its removal was not requested in OLM Web" in page.text
     assert "alice" in page.text, "it is listed with the actions"
 
 
