@@ -29,6 +29,7 @@ ALLOWED_HOSTS = env.listing("OLMWEB_HOSTS", "127.0.0.1,localhost,[::1]" if EMBED
 PUBLIC_READ = env.boolean("OLMWEB_PUBLIC_READ", default=False)
 WRITE_AS = env.choice("OLMWEB_WRITE_AS", "user", ("user", "service-account"))
 CLUSTERS = env.listing("OLMWEB_CLUSTERS")
+DEMO_LOGINS: tuple[tuple[str, str], ...] = ()  # (name, password); filled by `serve --demo`
 KUBECONFIG = env.text("KUBECONFIG")
 CONSOLES = {  # cluster name -> address of its OpenShift Console
     name.strip(): address.strip().rstrip("/")

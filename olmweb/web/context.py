@@ -83,7 +83,8 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     """`shell_clusters`: [{cluster, attention, state}]; `shell_attention`: the sum of that;
     `shell_states`: [(state, how many clusters)], worst first; `shell_silent`: the silent ones;
     `shell_query`: the query string of the default cluster, for pages that take one;
-    `shell_preferences`: of the person, `shell_classes`: of the root element for them."""
+    `shell_preferences`: of the person, `shell_classes`: of the root element for them;
+    `shell_demo`: (name, password) of the accounts of a demo."""
     if not hasattr(request, "user"):
         return {"shell_clusters": [], "shell_attention": 0, "shell_states": [], "shell_silent": []}
     readable = request.user.is_authenticated or settings.PUBLIC_READ
@@ -99,4 +100,5 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "shell_classes": html_classes(preferences),
         "shell_readable": readable,
         "shell_version": settings.VERSION,
+        "shell_demo": settings.DEMO_LOGINS,
     }
