@@ -194,7 +194,7 @@ def test_the_same_comparison_is_answered_by_304(
         ("compare", {"to": "-/x"}, 400, "from", "from is needed"),
         ("compare", {**SIDES, "to": "x"}, 400, "to", "names no catalog"),
         ("compare", {**SIDES, "to": "-/x"}, 404, "to", "There is no catalog “x” outside"),
-        ("compare", {**SIDES, "to": "prod/redhat-operators@9"}, 404, "to", "is not kept"),
+        ("compare", {**SIDES, "to": "prod/redhat-operators@9"}, 404, "to", "is not stored"),
         ("compare", {**SIDES, "kind": "x"}, 400, "kind", "kind must be one of"),
         ("compare", {**SIDES, "more": "x"}, 400, "more", 'no query parameter "more"'),
         ("compare", {**SIDES, "package": ""}, 400, "package", "package is empty"),
