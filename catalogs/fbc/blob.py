@@ -61,7 +61,9 @@ def content_problem(
     field: str = "",
     package: str = "",
 ) -> ContentProblemRow:
+    """A problem whose message and subject may quote the content: PostgreSQL stores no NUL."""
     severity = reactions_of(code).severity
+    message, subject = (text.replace("\0", "\ufffd") for text in (message, subject))
     return ContentProblemRow(package, subject, field, code, severity, message, offset, "", None, "")
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -27,7 +28,7 @@ from tests.chart.rendering import (
 from tests.conftest import ROOT
 from tests.peers import servers
 from tests.peers.build import binary
-from tests.peers.client import ApiRefused, Client
+from tests.peers.client import ApiRefused, Client, wait_until
 from tests.peers.controllers import ensure_namespace, service_account_token
 
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
@@ -65,7 +66,7 @@ def server(real_etcd: servers.Etcd) -> Iterator[servers.ApiServer]:
 def schemas(server: servers.ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a JSON schema of every kind that the server serves, for kubeconform."""
     home = tmp_path_factory.mktemp("schemas")
-    definitions = server.admin.call("GET", "/openapi/v2")["definitions"]
+    definitions = wait_until(lambda: _definitions(server), "schemas of Prometheus' kinds", 60)
     for definition in definitions.values():
         if "properties" in definition:
             definition.setdefault("additionalProperties", False)
@@ -80,6 +81,14 @@ def schemas(server: servers.ApiServer, tmp_path_factory: pytest.TempPathFactory)
             schema = {"$ref": f"_all.json#/definitions/{name}"}
             (home / file).write_text(json.dumps(schema))
     return home
+
+
+def _definitions(server: servers.ApiServer) -> dict[str, Any] | None:
+    """The schemas of all kinds; None while those of the last CRDs are missing, which the server
+    publishes some seconds after it serves their kinds."""
+    definitions: dict[str, Any] = server.admin.call("GET", "/openapi/v2")["definitions"]
+    names = " ".join(definitions)
+    return definitions if "ServiceMonitor" in names and "PrometheusRule" in names else None
 
 
 def apply(client: Client, thing: Object) -> Object:

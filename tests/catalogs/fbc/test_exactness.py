@@ -5,7 +5,7 @@ import json
 
 import pytest
 from django.test import Client
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from catalogs.fbc.bundle import order_key
@@ -245,6 +245,7 @@ def pieces(draw) -> bytes:
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(pieces(), max_size=8))
+@example([b'{"schema": null, "name": "\\u0000"}'])
 def test_no_content_raises_or_costs_a_sound_package(tmp_path, found):
     """After the odd pieces stands a sound package, which is served whole and without problems.
 

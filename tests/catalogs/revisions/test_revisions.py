@@ -187,7 +187,9 @@ def test_every_revision_s_own_changes_are_what_is_between_it_and_the_one_before(
 
 
 def test_a_revision_that_is_not_kept_is_refused_in_a_sentence(catalog: Catalog) -> None:
-    with pytest.raises(Missing, match=r"Revision 7 of catalog -/demo is not stored; there are 1 to"):
+    with pytest.raises(
+        Missing, match=r"Revision 7 of catalog -/demo is not stored; there are 1 to"
+    ):
         find_point(catalog, 7)
     with pytest.raises(Missing, match="was not read yet"):
         find_point(Catalog.objects.create(slug="new", name="new", source_kind="File"))
