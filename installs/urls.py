@@ -12,20 +12,20 @@ from installs.views import (
     clusters,
     contents,
     copies,
-    everything,
     export,
     install,
     objects,
     operators,
     readiness,
     requests,
+    search,
 )
 
 app_name = "installs"
 _OPERATOR = "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>"
 _SOFTWARE = "software/<str:cluster>/<str:catalog>/<str:package>"
 urlpatterns = [
-    path("search/", everything.everything, name="everything"),
+    path("search/", search.search_page, name="search"),
     path("operators/", operators.operator_list, name="operators"),
     path("operators/export.csv", operators.operator_export, name="operators-export"),
     path("operators/columns", operators.operator_columns, name="operators-columns"),

@@ -1,4 +1,4 @@
-"""One search over everything that has a page: operators, packages, bundles, APIs, CRDs, cluster
+"""The page of one search over everything that has a page: operators, packages, bundles, APIs, CRDs, cluster
 operators, clusters, catalogs and the pages themselves.
 
 Every group is bounded. Packages and APIs come from the index of packages in memory; the other
@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from django.db.models import Case, IntegerField, Model, QuerySet, Value, When
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.views.decorators.http import require_safe
 
 from catalogs.models import Bundle, Catalog
 from catalogs.search.find import Filters, find_packages
@@ -20,6 +22,7 @@ from catalogs.views.presenters import bundle_url, package_url
 from installs.models import ClusterOperator, CRDState, Operator
 from installs.queries import search
 from olmweb.models import Cluster
+from olmweb.web.pages import render_page
 
 Named = TypeVar("Named", bound=Model)  # with a field `name`
 
@@ -48,7 +51,7 @@ PAGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """One result: its name, more about it, its page, and the health of an operator."""
 
     name: str
@@ -58,17 +61,30 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundGroup:
+class ResultGroup:
     """The first SHOWN results of one kind; `all_url` is the list of all when there are more."""
 
     title: str
-    results: tuple[Found, ...]
+    results: tuple[SearchResult, ...]
     all_url: str = ""
 
 
-def search_everything(text: str) -> list[FoundGroup]:
+@require_safe
+def search_page(request: HttpRequest) -> HttpResponse:
+    """The results by group."""
+    text = request.GET.get("q", "").strip()[:TEXT_LIMIT]
+    groups = search_everything(text)
+    context = {
+        "q": text,
+        "groups": groups,
+        "total": sum(len(group.results) for group in groups),
+    }
+    return render_page(request, "installs/search.html", context, partial="results")
+
+
+def search_everything(text: str) -> list[ResultGroup]:
     """The groups with results; nothing for an empty text. At most nine queries."""
-    text = " ".join(text.split())[:TEXT_LIMIT]
+    text = " ".join(text.split())
     if not text:
         return []
     groups = [
@@ -83,11 +99,13 @@ def search_everything(text: str) -> list[FoundGroup]:
     return [group for group in groups if group.results]
 
 
-def _first(title: str, results: Iterable[Found], all_page: str = "", **params: str) -> FoundGroup:
+def _first(
+    title: str, results: Iterable[SearchResult], all_page: str = "", **params: str
+) -> ResultGroup:
     """The first of the results, which are one more than shown if there are more."""
-    found = tuple(results)
-    more = len(found) > SHOWN and all_page
-    return FoundGroup(title, found[:SHOWN], reverse(all_page, query=params) if more else "")
+    rows = tuple(results)
+    more = len(rows) > SHOWN and all_page
+    return ResultGroup(title, rows[:SHOWN], reverse(all_page, query=params) if more else "")
 
 
 def _ranked(rows: QuerySet[Named], text: str) -> QuerySet[Named]:
@@ -101,12 +119,12 @@ def _ranked(rows: QuerySet[Named], text: str) -> QuerySet[Named]:
     return rows.order_by(rank, "name", "pk")[: SHOWN + 1]
 
 
-def _operators(text: str) -> FoundGroup:
+def _operators(text: str) -> ResultGroup:
     rows = search(Operator.objects.all(), text, "name", "package", "namespace")
     return _first(
         "Installed operators",
         (
-            Found(
+            SearchResult(
                 row.name,
                 " ".join(filter(None, (row.kind, row.namespace, f"on {row.cluster.name}"))),
                 reverse(
@@ -123,7 +141,7 @@ def _operators(text: str) -> FoundGroup:
     )
 
 
-def _of_catalogs(text: str) -> list[FoundGroup]:
+def _of_catalogs(text: str) -> list[ResultGroup]:
     """Packages, their bundles, and the APIs that packages provide; two queries."""
     index = current_index(catalog_stamps())
     filters = Filters(q=text)
@@ -133,7 +151,7 @@ def _of_catalogs(text: str) -> list[FoundGroup]:
         _first(
             "Packages",
             (
-                Found(row.title, _of(row), package_url(row.cluster, row.catalog, row.name))
+                SearchResult(row.title, _of(row), package_url(row.cluster, row.catalog, row.name))
                 for row in rows[: SHOWN + 1]
             ),
             "catalogs:software",
@@ -149,7 +167,7 @@ def _of(row: Row) -> str:
     return f"{name}{row.head_version} in {row.catalog}"
 
 
-def _bundles(text: str, packages: list[Row]) -> FoundGroup:
+def _bundles(text: str, packages: list[Row]) -> ResultGroup:
     ids = [row.id for row in packages[:BUNDLES_OF]]
     rows = Bundle.objects.filter(package__in=ids, name__icontains=text)
     rows = rows.select_related("package__catalog__cluster").only(
@@ -158,7 +176,7 @@ def _bundles(text: str, packages: list[Row]) -> FoundGroup:
     return _first(
         "Bundles",
         (
-            Found(
+            SearchResult(
                 row.name,
                 f"{row.version} in {row.package.catalog.slug}",
                 bundle_url(row.package, row.name),
@@ -168,7 +186,7 @@ def _bundles(text: str, packages: list[Row]) -> FoundGroup:
     )
 
 
-def _apis(text: str, rows: Iterable[Row]) -> FoundGroup:
+def _apis(text: str, rows: Iterable[Row]) -> ResultGroup:
     """APIs by kind or by the name of the group, with the number of packages that provide them."""
     wanted = text.casefold()
     providers: dict[str, int] = {}
@@ -183,7 +201,7 @@ def _apis(text: str, rows: Iterable[Row]) -> FoundGroup:
     return _first(
         "APIs",
         (
-            Found(
+            SearchResult(
                 api.rpartition("/")[2],
                 f"{api.rpartition('/')[0]}, provided by {providers[api]} "
                 f"package{'' if providers[api] == 1 else 's'}",
@@ -194,12 +212,12 @@ def _apis(text: str, rows: Iterable[Row]) -> FoundGroup:
     )
 
 
-def _cluster_operators(text: str) -> FoundGroup:
+def _cluster_operators(text: str) -> ResultGroup:
     rows = search(ClusterOperator.objects.all(), text, "name")
     return _first(
         "Cluster operators",
         (
-            Found(
+            SearchResult(
                 row.name,
                 f"on {row.cluster.name}",
                 reverse("installs:clusteroperator", args=(row.cluster.name, row.name)),
@@ -211,12 +229,12 @@ def _cluster_operators(text: str) -> FoundGroup:
     )
 
 
-def _crds(text: str) -> FoundGroup:
+def _crds(text: str) -> ResultGroup:
     rows = search(CRDState.objects.all(), text, "name", "served_kind")
     return _first(
         "CRDs",
         (
-            Found(
+            SearchResult(
                 row.name,
                 f"{row.served_kind} on {row.cluster.name}",
                 reverse("installs:crds", query={"cluster": row.cluster.name, "q": row.name}),
@@ -228,24 +246,24 @@ def _crds(text: str) -> FoundGroup:
     )
 
 
-def _clusters(text: str) -> FoundGroup:
+def _clusters(text: str) -> ResultGroup:
     rows = search(Cluster.objects.all(), text, "name")
     return _first(
         "Clusters",
         (
-            Found(row.name, row.version, reverse("installs:cluster", args=(row.name,)))
+            SearchResult(row.name, row.version, reverse("installs:cluster", args=(row.name,)))
             for row in _ranked(rows, text)
         ),
         "overview",
     )
 
 
-def _catalogs(text: str) -> FoundGroup:
+def _catalogs(text: str) -> ResultGroup:
     rows = search(Catalog.objects.all(), text, "name", "slug")
     return _first(
         "Catalogs",
         (
-            Found(
+            SearchResult(
                 row.name,
                 f"{row.source_kind} on {row.cluster_name}" if row.cluster else row.source_kind,
                 reverse("catalogs:catalog", args=(row.cluster_name, row.slug)),
@@ -256,12 +274,12 @@ def _catalogs(text: str) -> FoundGroup:
     )
 
 
-def _pages(text: str) -> FoundGroup:
+def _pages(text: str) -> ResultGroup:
     words = text.casefold().split()
     return _first(
         "Pages",
         (
-            Found(name, "", reverse(route))
+            SearchResult(name, "", reverse(route))
             for name, route in PAGES
             if all(word in name.casefold() for word in words)
         ),
