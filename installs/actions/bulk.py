@@ -287,11 +287,9 @@ def dry_run(items: Sequence[Item], user: AnyUser, seconds: float = DRY_RUN_SECON
             results.append(item)
             continue
         if not silent and time.monotonic() > until:
-            silent = f"No dry run: those of the packages before it took more than {seconds:.0f} s."
+            silent = f"No dry run: those before it took more than {seconds:.0f} s."
         if silent:
-            results.append(
-                replace(item, problem=silent, hint="Select fewer packages, or review again.")
-            )
+            results.append(replace(item, problem=silent, hint="Select fewer, or review again."))
             continue
         result = record.dry_run(item.plan, user)
         if result.code == "unreachable":

@@ -54,11 +54,6 @@ class OperatorItem:
     item: Item
 
     @property
-    def address(self) -> str:
-        """Its value in a selection."""
-        return address_of(self.operator)
-
-    @property
     def key(self) -> str:
         return key_of(self.operator)
 
@@ -82,9 +77,17 @@ def address_of(operator: Operator) -> str:
 
 
 def operators_of(addresses: Iterable[str]) -> list[Operator]:
-    """The operators that the first CAP addresses name, by name; one query."""
+    """The operators that the addresses name, by name; one query. Raises BadRequest for more than
+    CAP, so that none is left out unnoticed."""
+    selected = list(dict.fromkeys(addresses))
+    if len(selected) > CAP:
+        raise BadRequest(
+            f"{len(selected)} operators are selected; at most {CAP} can be changed at once.",
+            code="too-many",
+            hint=f"Deselect {len(selected) - CAP} of them.",
+        )
     wanted = Q()
-    for address in list(dict.fromkeys(addresses))[:CAP]:
+    for address in selected:
         parts = address.split("/")
         if len(parts) == 4 and all(parts):
             cluster, kind, namespace, name = parts

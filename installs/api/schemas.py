@@ -370,7 +370,8 @@ class DryRunRow:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """`verb`: install, or of a bulk change of operators migrate, retry or remove."""
+    """`verb`: install, or migrate, approve, retry or remove for a bulk change of operators. `path`
+    is empty for objects of several kinds."""
 
     id: int
     cluster: str

@@ -94,7 +94,7 @@ def get_action(pk: int) -> Action:
 
 
 def get_batch(pk: int) -> ActionBatch:
-    """The batch of a bulk install, with its cluster and user; one query."""
+    """The batch of a bulk action, with its cluster and user; one query."""
     rows = ActionBatch.objects.select_related("cluster", "user")
     return _numbered(rows, pk, "bulk action", "unknown-batch", "Old ones")
 

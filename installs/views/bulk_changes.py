@@ -16,7 +16,7 @@ from installs.actions.bulk_changes import BulkChange, OperatorItem, cluster_of
 from installs.models import NEEDS_ATTENTION
 from installs.queries import operators as queries
 from installs.queries.operators import OperatorFilters
-from installs.views.forms import CHANGED, METHODS, form_key, go_to, show_form
+from installs.views.forms import CHANGED, METHODS, UNSURE, form_key, go_to, show_form
 from installs.views.operators import OperatorsForm
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
@@ -29,11 +29,6 @@ VERBS = {
     BulkChange.RETRY: "Retry",
     BulkChange.REMOVE: "Delete",
 }
-SURE = OlmwebError(
-    "Tick the box to confirm that you understand what will be deleted.",
-    code="not-sure",
-    status=422,
-)
 
 
 @never_cache
@@ -82,7 +77,7 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
     if not is_post:
         return show_form(request, "bulk_change", context)
     try:
-        return _review(request, change, cluster, rows, context)
+        return _review(request, change, cluster, rows, hashed, context)
     except OlmwebError as error:
         if error.status == 403:
             raise
@@ -126,6 +121,7 @@ def _review(
     change: BulkChange,
     cluster: Cluster,
     rows: list[OperatorItem],
+    request_hash: str,
     context: dict[str, Any],
 ) -> HttpResponse:
     """Runs the dry runs first; records the batch on confirmation of those that passed."""
@@ -153,7 +149,7 @@ def _review(
             kinds.pop() if len(kinds) == 1 else "",
             request.user,
             key=context["key"],
-            request_hash=bulk_changes.hash_of(change, cluster, picked),
+            request_hash=request_hash,
             verb=change,
         )
         return go_to(request, reverse("installs:batch", args=[batch.pk]))
@@ -166,5 +162,5 @@ def _review(
         "was_reviewed": True,
     }
     if confirming:
-        context["refusal"] = SURE
+        context["refusal"] = UNSURE
     return show_form(request, "bulk_change", context, failed=confirming or not accepted)

@@ -19,7 +19,7 @@ from installs.facts import inventory
 from installs.models import Operator
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries.lookup import get_install_plan, get_operator
-from installs.views.forms import METHODS, follow_action, form_key, review, show_form
+from installs.views.forms import METHODS, UNSURE, follow_action, form_key, review, show_form
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
@@ -123,8 +123,7 @@ def remove(
         context["counted"] = inventory.count_instances(operator.cluster, crds, request.user)
         return show_form(request, "remove", context)
     if request.POST.get("sure") != "yes":
-        sentence = "Tick the box to confirm that you understand what will be deleted."
-        context["refusal"] = {"message": sentence}
+        context["refusal"] = UNSURE
         return show_form(request, "remove", context, failed=True)
     record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user, "remove")
     dry_run = record.dry_run(plan, request.user)

@@ -23,6 +23,11 @@ EDIT = "edit"  # value of `step`: shows the plan of the values, sends nothing to
 CHANGED = OlmwebError(
     "Form changed, nothing applied. Review again.", code="not-reviewed", status=UNPROCESSABLE
 )
+UNSURE = OlmwebError(
+    "Tick the box to confirm that you understand what will be deleted.",
+    code="not-sure",
+    status=UNPROCESSABLE,
+)
 KEY_LIMIT = 100  # characters, as the column holds
 
 

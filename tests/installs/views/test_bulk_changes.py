@@ -343,3 +343,13 @@ def test_operators_of_one_installplan_are_approved_once(
     assert ticks(response) == {first.name: True, "fine": False, "zweitens": False}
     assert f"Its InstallPlan is approved with {first.name}." in page.text
     assert "No InstallPlan requires approval." in page.text
+
+
+def test_a_selection_beyond_the_limit_is_refused_and_not_cut(
+    writer: Client, operators: list[Operator]
+) -> None:
+    prod = operators[0].cluster
+    many = [make_operator(cluster=prod, name=f"many-{number:02}") for number in range(52)]
+    page = assert_page(writer.get(URL, selection("remove", *many)))
+    assert "52 operators are selected; at most 50 can be changed at once." in page.text
+    assert "Deselect 2 of them." in page.text
