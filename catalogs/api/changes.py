@@ -121,11 +121,11 @@ def _changes_since(
 def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpResponseBase:
     """What differs between two catalogs or revisions: what is removed, added and changed."""
     before, after = _point("from", query.before), _point("to", query.after)
+    moves = bool(before.move_to(after))
 
     def row(
         difference: PackageDifference, change: PackageChange, affects: list[str]
     ) -> DifferenceRow:
-        moves = bool(before.move_to(after))
         return DifferenceRow(
             difference.fate,
             *change,

@@ -19,6 +19,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, NullIf
 
 from catalogs.models import Package
+from installs.methods import AUTOMATIC
 from installs.models import Component, Health, Operator
 from installs.queries.operators import (
     OperatorFilters,
@@ -32,7 +33,6 @@ from olmweb.kube.fields import text, texts
 from olmweb.web.pagination import KeysetPage, paginate
 from olmweb.web.tables import Column, Table
 
-AUTOMATIC = "Automatic"  # the approval of a Subscription that names none
 NAMESPACES_SHOWN = 3
 OPERATORS = Table(
     "operators",

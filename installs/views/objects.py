@@ -1,6 +1,6 @@
 """The YAML of an object, requested by POST. A GET shows what a worker has read for the person."""
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -9,13 +9,15 @@ from django.views.decorators.http import require_http_methods
 from installs.methods import METHODS
 from installs.queries.lookup import NO_NAMESPACE
 from installs.reports import object_yaml as objects
+from installs.views.forms import METHODS as FORM_METHODS
+from installs.views.forms import go_to
 from olmweb.accounts.roles import may_act, person, sign_in_required
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.pages import render_live, revision_token, unchanged
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(FORM_METHODS)
 @never_cache
 @sign_in_required(check=person, methods=("POST",))
 def object_yaml(
@@ -27,11 +29,7 @@ def object_yaml(
     now = timezone.now()
     if request.method == "POST":
         objects.request_yaml(person(request.user), row, kind, place, name, now)
-        response = HttpResponseRedirect(
-            reverse("installs:object", args=(cluster, kind, namespace, name))
-        )
-        response.status_code = 303
-        return response
+        return go_to(request, reverse("installs:object", args=(cluster, kind, namespace, name)))
     objects.require_stored(row, kind, place, name)
     may_read, why_not = may_act(request.user)
     result = (

@@ -49,8 +49,7 @@ from installs.queries.operator_table import (
 )
 from installs.queries.operators import finding_of, why
 from installs.state.observation import details_of, diagnose_row
-from olmweb.accounts.account_views import person_of
-from olmweb.accounts.roles import may_act, sign_in_required
+from olmweb.accounts.roles import may_act, person_of, sign_in_required
 from olmweb.api.formats import fill, stream
 from olmweb.api.lists import StoredRows
 from olmweb.errors import Missing
@@ -346,18 +345,18 @@ def _actions(row: Operator, url: str) -> dict[str, str]:
         return {}
     waits = row.health == Health.NEEDS_APPROVAL
     first = row.kind == "Subscription" and waits and not details.get("installed_csv")
-    found = {}
+    addresses = {}
     if waits and details.get("plan"):
         namespace = str(details.get("plan_namespace") or row.namespace)
-        found["approve"] = reverse(
+        addresses["approve"] = reverse(
             "installs:approve", args=(row.cluster.name, namespace, details["plan"])
         )
     if method.upgradable and not first:
-        found["upgrade"] = f"{url}/upgrade"
+        addresses["upgrade"] = f"{url}/upgrade"
     if row.health in NEEDS_ATTENTION and not waits:
-        found["retry"] = f"{url}/retry"
-    found["remove"] = f"{url}/remove"
-    return found
+        addresses["retry"] = f"{url}/retry"
+    addresses["remove"] = f"{url}/remove"
+    return addresses
 
 
 @require_safe

@@ -5,7 +5,7 @@ Plain forms that need no script. They open with a session only, so a token can't
 
 from collections.abc import Iterable
 from copy import copy
-from typing import Any, cast
+from typing import Any
 
 from django import forms
 from django.conf import settings
@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from olmweb.accounts.roles import may_act, sign_in_required
+from olmweb.accounts.roles import may_act, person_of, sign_in_required
 from olmweb.errors import Missing, OlmwebError
 from olmweb.models import ApiToken, Preferences
 from olmweb.web.context import clusters
@@ -85,11 +85,6 @@ class PreferencesForm(forms.ModelForm):  # type: ignore[type-arg]
         for field in self.fields.values():
             offered = "Choose one of the values that are offered."
             field.error_messages |= {"required": offered, "invalid_choice": offered}
-
-
-def person_of(request: HttpRequest) -> User:
-    """The account of a request that passed `sign_in_required`."""
-    return cast(User, request.user)
 
 
 @never_cache

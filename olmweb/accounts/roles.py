@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
@@ -163,6 +163,11 @@ def may_act(user: AnyUser) -> tuple[bool, str]:
     if settings.WRITE_AS != SERVICE_ACCOUNT and user.get_username().startswith("system:"):
         return False, "Names that start with system: belong to the cluster and can't act here."
     return True, ""
+
+
+def person_of(request: HttpRequest) -> User:
+    """The account of a request that passed `sign_in_required`."""
+    return cast(User, request.user)
 
 
 def person(user: AnyUser) -> User:

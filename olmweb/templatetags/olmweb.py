@@ -257,8 +257,8 @@ def columns(*names: str) -> dict[str, Any]:
 
 @register.inclusion_tag("_table_head.html", takes_context=True)
 def table_head(context: dict[str, Any], table: TableView) -> dict[str, Any]:
-    """The head of a table whose columns sort: `?sort=name`, then `?sort=-name`. The column of row
-    menus, if there is one, is the template's."""
+    """The head of a table whose columns sort: `?sort=name`, then `?sort=-name`. A column of row
+    menus belongs to the template."""
     heads = []
     for column, direction in table.heads():
         target = f"-{column.name}" if direction == "ascending" else column.name
@@ -270,7 +270,7 @@ def table_head(context: dict[str, Any], table: TableView) -> dict[str, Any]:
 @register.simple_tag
 def row_menu(id: int, name: str, entries: Mapping[str, str]) -> SafeString:
     """The menu of a row of a table: words -> address. `name` is that of the row, for screen
-    readers. No template, as lists have one in every row."""
+    readers. Built here and not by a template, as every row of a list has a menu."""
     return format_html(
         '<details class="olm-menu" id="menu-{}"><summary aria-label="Actions for {}">{}</summary>'
         '<ul class="olm-menu-list olm-menu-end">{}</ul></details>',

@@ -5,7 +5,7 @@ chose last, else those of the description. The sort is in the address alone (`so
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest
@@ -88,12 +88,12 @@ class TableView:
     shown: tuple[Column, ...]
     sort: str
     in_address: bool
-    # Name -> whether it is shown, of every column: a name that a template can't resolve is slow.
-    shows: dict[str, bool] = field(init=False)
 
-    def __post_init__(self) -> None:
-        shows = {column.name: column in self.shown for column in self.table.columns}
-        object.__setattr__(self, "shows", shows)
+    @property
+    def shows(self) -> dict[str, bool]:
+        """Name -> whether it is shown, of every column: a name that a template can't resolve is
+        slow."""
+        return {column.name: column in self.shown for column in self.table.columns}
 
     def heads(self) -> Iterator[tuple[Column, str]]:
         """(column, its `aria-sort`, empty where another column sorts) of the shown columns."""

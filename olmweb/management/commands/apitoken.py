@@ -25,7 +25,7 @@ class Command(BaseCommand):
         user = users.objects.filter(username=options["user"]).first()
         if user is None:
             raise CommandError(
-                f'There is no user "{options["user"]}"; make one in the admin pages or with '
+                f'There is no user "{options["user"]}"; create it in the admin pages or with '
                 "`manage.py createsuperuser`."
             )
         if not user.is_active:

@@ -56,7 +56,7 @@ class Command(BaseCommand):
             if options["demo"]:
                 self._start_sandbox(stack)
                 self._ensure_demo_users()
-                settings.DEMO_LOGINS = tuple((name, word) for name, word, _group in DEMO_USERS)
+                settings.DEMO_LOGINS = tuple((name, password) for name, password, _ in DEMO_USERS)
             else:
                 self._ensure_admin()
             try:
