@@ -78,8 +78,8 @@ class RemedyStep:
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """An operator that an action was about, and what a person does next; `plan` is the InstallPlan
-    that requires approval, "" without one, in `plan_namespace`."""
+    """An operator that an action was about, and the next step. `plan` is the InstallPlan in
+    `plan_namespace` that requires approval, or empty."""
 
     operator: Operator
     failing: bool

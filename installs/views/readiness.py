@@ -21,7 +21,7 @@ from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
-SHOWN = 200  # obstacles of one cluster on the page; the exports have all
+SHOWN = 200  # blockers of one cluster on the page; the exports have all
 WORDS = {
     "blocks": "Blocks the update",
     "holds": "Holds back an operator",

@@ -1,4 +1,4 @@
-"""The page of one search over everything that has a page: operators, packages, bundles, APIs, CRDs, cluster
+"""One search over everything that has a page: operators, packages, bundles, APIs, CRDs, cluster
 operators, clusters, catalogs and the pages themselves.
 
 Every group is bounded. Packages and APIs come from the index of packages in memory; the other

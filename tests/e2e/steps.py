@@ -16,13 +16,13 @@ SEEN_MS = 12_000
 # Whether the focused element differs from itself without focus: its own look or that around it.
 SHOWS_FOCUS = """() => {
   const element = document.activeElement;
-  const look = () => [element, element.parentElement].flatMap((one) =>
+  const look = () => [element, element.parentElement].flatMap((shown) =>
     ["", "::before", "::after"].map((part) => {
-      const style = getComputedStyle(one, part || null);
+      const style = getComputedStyle(shown, part || null);
       const outline = style.outlineStyle === "none" ? "none" : style.outline;
       return [outline, style.boxShadow, style.borderBottom, style.border].join();
     })).join("\\n");
-  for (const one of [element, element.parentElement]) one.classList.add("no-transition");
+  for (const shown of [element, element.parentElement]) shown.classList.add("no-transition");
   const focused = look();
   const box = element.getBoundingClientRect();
   const inside = box.width > 1 && box.bottom > 0 && box.top < innerHeight

@@ -42,18 +42,18 @@ def open_at_rest(page: Page) -> tuple[Response, list[str]]:
     Returns the answer that nothing has changed since, and the addresses requested until then. In
     the following 4 s, of three polls, the page requested nothing.
     """
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     for _ in range(5):
-        asked.clear()
+        requested.clear()
         with page.expect_response(lambda answer: "rev=" in answer.url) as answer:
             page.goto(f"/operators/?view=all&q={NAME}")
-        loaded = list(asked)
-        asked.clear()
+        loaded = list(requested)
+        requested.clear()
         page.wait_for_timeout(4_000)
-        if answer.value.status == 204 and not asked:
+        if answer.value.status == 204 and not requested:
             return answer.value, loaded
-    raise AssertionError(f"the page is never at rest: {asked}")
+    raise AssertionError(f"the page is never at rest: {requested}")
 
 
 def test_an_open_list_shows_what_comes_and_goes_without_a_reload(new_page, cluster) -> None:
@@ -99,13 +99,13 @@ def test_a_page_at_rest_asks_once_and_is_then_told_by_events(new_page, cluster) 
     streams = [url for url in loaded if "/events/" in url]
     assert [url.partition("?")[2] for url in streams] == ["of=clusters"]
 
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME))
     cluster.apply(PLATFORM_OPERATORS, VERSION, MANIFEST, field_manager="terminal")
     expect(row).to_be_visible(timeout=steps.SEEN_MS)
     # The icon of the new row is the only other request.
-    assert [url for url in asked if "rev=" not in url and "/icons/" not in url] == []
+    assert [url for url in requested if "rev=" not in url and "/icons/" not in url] == []
 
 
 def test_a_page_without_events_polls(new_page, cluster) -> None:
