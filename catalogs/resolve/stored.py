@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from catalogs.graph import GraphEntry
-from catalogs.models import Bundle, BundleGVK, Channel, ChannelEntry, Package
+from catalogs.models import Bundle, BundleGVK, Channel, Package
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.storage.blobs import read_blob
 
@@ -37,15 +37,26 @@ class _PackageValue(msgspec.Struct):
 
 def entries_of(package: Package) -> dict[str, list[GraphEntry]]:
     """Entries of each channel that has some, as their authors ordered them; one query."""
-    entries: dict[str, list[GraphEntry]] = defaultdict(list)
-    listed = ChannelEntry.objects.filter(channel__package=package).order_by("channel", "ordinal")
-    for channel, *values in listed.values_list("channel__name", *_ENTRY_FIELDS):
-        entries[channel].append(_entry(*values))
-    return entries
+    return {
+        name: entries for name, entries in channels_of([package])[package.pk].items() if entries
+    }
+
+
+def channels_of(packages: Sequence[Package]) -> dict[int, dict[str, list[GraphEntry]]]:
+    """Package key -> channel, by name -> its entries, as their authors ordered them; one query."""
+    channels: dict[int, dict[str, list[GraphEntry]]] = {package.pk: {} for package in packages}
+    rows = Channel.objects.filter(package__in=packages)
+    rows = rows.order_by("package", "name", "entries__ordinal")
+    fields = (f"entries__{name}" for name in _ENTRY_FIELDS)
+    for package, channel, name, *values in rows.values_list("package", "name", *fields):
+        entries = channels[package].setdefault(channel, [])
+        if name is not None:  # else a channel without entries
+            entries.append(_entry(name, *values))
+    return channels
 
 
 def facts_of(package: Package) -> ResolverPackage:
-    """Four queries, and one for each of the few bundles whose rows lack a fact."""
+    """Three queries, and one for each of the few bundles whose rows lack a fact."""
     return facts_of_all([package])[package.pk]
 
 
@@ -56,16 +67,7 @@ def facts_of_all(
 
     `bundles` are the rows of all of them where they are read already, with BUNDLE_FIELDS.
     """
-    in_channels: dict[int, dict[str, list[GraphEntry]]] = {package.pk: {} for package in packages}
-    of_channel: dict[int, list[GraphEntry]] = {}
-    rows = Channel.objects.filter(package__in=packages).order_by("package", "name")
-    for pk, package_id, name in rows.values_list("id", "package_id", "name"):
-        in_channels[package_id][name] = of_channel[pk] = []
-    entries = ChannelEntry.objects.filter(channel__package__in=packages)
-    for channel, *values in entries.order_by("channel_id", "ordinal").values_list(
-        "channel_id", *_ENTRY_FIELDS
-    ):
-        of_channel[channel].append(_entry(*values))
+    in_channels = channels_of(packages)
     if bundles is None:
         bundles = Bundle.objects.filter(package__in=packages).order_by().only(*BUNDLE_FIELDS)
     by_package: dict[int, list[Bundle]] = defaultdict(list)

@@ -7,32 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import QuerySet
 
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Bundle, Catalog, Package
+from catalogs.models import Catalog, Package
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution, ResolverPackage
-from catalogs.resolve.stored import facts_of
 from catalogs.verdicts.facts import WatchTarget
-from catalogs.verdicts.read import (
-    OPTIMISTIC,
-    StoredVerdict,
-    best_rows,
-    best_verdicts,
-    chosen_rows,
-    verdicts,
-)
+from catalogs.verdicts.read import OPTIMISTIC, StoredVerdict
 from catalogs.verdicts.rules import Verdict
+from installs.actions.install_rows import InstallRows, fields_of
 from installs.actions.objects import full_name, version_of
 from installs.actions.warnings import InstallWarning, install_warnings
-from installs.facts.cluster_facts import groups_in, watched_from
+from installs.facts.cluster_facts import watched_from
 from installs.facts.evaluate import target_of, verdict_for
 from installs.methods import AUTOMATIC, METHODS, POLICIES, InstallChoice, as_yaml
-from installs.methods.base import NAME_LIMIT, SourceName
-from installs.models import Action, Component, CRDState, Operator
+from installs.methods.base import NAME_LIMIT
+from installs.models import Action, Component, CRDState
 from installs.models.steps import Apply, Delete, Step, as_manifests, remakes
-from installs.state.observation import details_of
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 
@@ -96,16 +88,19 @@ def served_version(cluster: Cluster, kind: str) -> str:
     return version_of(cluster, METHODS[kind].resource) if is_served else ""
 
 
-def paths_of(cluster: Cluster, catalog: Catalog) -> list[InstallMethod]:
-    """The install methods for packages of this catalog on the cluster."""
+def paths_of(
+    cluster: Cluster, catalog: Catalog, rows: InstallRows | None = None
+) -> list[InstallMethod]:
+    """The install methods for packages of this catalog on the cluster. No query with `rows`."""
     is_source = catalog.source_kind in (
         Catalog.SourceKind.CATALOG_SOURCE,
         Catalog.SourceKind.PACKAGE_MANIFEST,
     )
+    has_source = rows.catalog_source().name if rows else _sources_of(cluster, catalog).exists()
     fits = {
         InstallMethod.PLATFORM_OPERATOR: True,
         InstallMethod.CLUSTER_EXTENSION: catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG,
-        InstallMethod.SUBSCRIPTION: is_source or _sources_of(cluster, catalog).exists(),
+        InstallMethod.SUBSCRIPTION: is_source or has_source,
     }
     return [method for method in InstallMethod if fits[method] and served_version(cluster, method)]
 
@@ -116,20 +111,25 @@ def plan_install(
     name: str,
     method: str = InstallMethod.PLATFORM_OPERATOR,
     values: Mapping[str, str] | None = None,
+    rows: InstallRows | None = None,
 ) -> Plan:
-    """The install of this package by `method`.
+    """The install of this package by `method`, from `rows` if the caller has them already.
 
     `values` are by form field (namespace, channel, version, approval, policy, targets: own, all or
     names with commas, service_account, crd_safety); empty ones have their defaults. Raises
     OlmwebError with `fields` for values that the cluster would refuse, and when it does not serve
     the method.
     """
-    choice = choice_for(cluster, package, name, method, values or {})
+    values = values or {}
+    rows = rows or InstallRows(
+        cluster, package, values.get("channel", "").strip(), values.get("version", "").strip()
+    )
+    choice = choice_for(rows, name, method, values)
     rules = METHODS[choice.method]
     problems = rules.problems(choice)
     resolution: Resolution | None = None
     if not problems:
-        facts = facts_of(package)
+        facts = rows.facts
         problems = _first_bundle_problem(package, facts, choice, rules.first_bundle(choice))
     if not problems:
         try:
@@ -160,12 +160,22 @@ def plan_install(
         channel=choice.channel,
         version=choice.version,
         target=bundle,
-        warnings=tuple(install_warnings(choice, cluster, package, bundle)),
+        warnings=tuple(install_warnings(choice, rows, bundle)),
         consequences=tuple(rules.consequences(choice, bundle)),
         choice=choice,
         resolution=resolution,
-        verdict=verdict_on(cluster, package, bundle, choice.method, namespace, choice.targets),
+        verdict=rows.verdict_on(bundle, choice.method, _target(rows, choice)),
     )
+
+
+def _target(rows: InstallRows, choice: InstallChoice) -> WatchTarget:
+    """The target of the OperatorGroup of the namespace, else of the group that is made."""
+    if not METHODS[choice.method].needs_group:
+        return WatchTarget.ALL
+    groups = rows.groups_in(choice.namespace)
+    if groups:
+        return groups[0].target or WatchTarget.ALL
+    return target_of(choice.targets, choice.namespace)
 
 
 def _first_bundle_problem(
@@ -186,55 +196,33 @@ def _first_bundle_problem(
 
 
 def verdict_on(
-    cluster: Cluster,
-    package: Package,
-    bundle: str,
-    method: str,
-    namespace: str = "",
-    wanted: tuple[str, ...] = (),
+    cluster: Cluster, package: Package, bundle: str, method: str, namespace: str = ""
 ) -> StoredVerdict | None:
     """The verdict on a bundle for `method`; None before the first evaluation.
 
-    For a Subscription the OperatorGroup of `namespace` counts, or if there is none, a future one
-    that watches `wanted` (empty: every namespace).
+    For a Subscription the OperatorGroup of `namespace` counts.
     """
-    targets = watched_from(cluster, namespace, wanted) if METHODS[method].needs_group else ()
+    targets = watched_from(cluster, namespace) if METHODS[method].needs_group else ()
     return verdict_for(cluster, package, bundle, method, target_of(targets, namespace))
 
 
-def best_method(
-    cluster: Cluster, package: Package, *, channel: str = "", version: str = ""
-) -> InstallMethod | None:
+def best_method(rows: InstallRows) -> InstallMethod | None:
     """The install method that a form begins with; None if there is none for the catalog.
 
     Of those that can work by their stored verdicts the one that can follow the chosen channel and
-    version, then the one with the best verdict, then the first. Six queries.
+    version, then the one with the best verdict, then the first.
     """
-    bundle = find_bundle(package, version)
-    if bundle is not None:
-        of_bundle = verdicts([bundle.pk], cluster.pk).get(bundle.pk, {})
-        found = {method: verdict.verdict for method, verdict in of_bundle.items()}
-    else:
-        found = best_verdicts(package, cluster.pk)
 
     def rank(method: InstallMethod) -> tuple[bool, bool, int]:
-        verdict = found.get(method, Verdict.UNKNOWN)
+        verdict = rows.verdict_of(method, rows.version)
         follows = not METHODS[method].version_hint
         return (
             verdict == Verdict.NOT_INSTALLABLE,
-            bool(channel or version) and not follows,
+            bool(rows.channel or rows.version) and not follows,
             OPTIMISTIC.index(verdict),
         )
 
-    return min(paths_of(cluster, package.catalog), key=rank, default=None)
-
-
-def find_bundle(package: Package, text: str) -> Bundle | None:
-    """The bundle of the package with this name or version; a name goes before a version."""
-    if not text:
-        return None
-    rows = package.bundles.filter(Q(name=text) | Q(version=text))
-    return min(rows, key=lambda bundle: bundle.name != text, default=None)
+    return min(paths_of(rows.cluster, rows.package.catalog, rows), key=rank, default=None)
 
 
 def read_method(text: str) -> InstallMethod:
@@ -246,10 +234,11 @@ def read_method(text: str) -> InstallMethod:
 
 
 def choice_for(
-    cluster: Cluster, package: Package, name: str, method: str, values: Mapping[str, str]
+    rows: InstallRows, name: str, method: str, values: Mapping[str, str]
 ) -> InstallChoice:
     """The choice with all defaults. Raises OlmwebError: 400 for an unknown method, 409 for one that
     the cluster does not serve."""
+    cluster, package = rows.cluster, rows.package
     rules = METHODS[read_method(method)]
     version = served_version(cluster, rules.kind)
     if not version:
@@ -261,7 +250,7 @@ def choice_for(
             hint=rules.unserved_hint,
         )
     stripped = {key: value.strip() for key, value in values.items()}
-    named = find_bundle(package, stripped.get("version", ""))
+    named = rows.find_bundle(stripped.get("version", ""))
     if named is not None:
         stripped["version"] = rules.version_value(named.version, named.name)
     choice = InstallChoice(
@@ -269,7 +258,7 @@ def choice_for(
         package=package.name,
         name=name.strip() or rules.default_name(package.name),
         api_version=version,
-        known_fields=known_fields(cluster, rules.kind, version),
+        known_fields=rows.known_fields(rules.kind, version),
         channel=stripped.get("channel", ""),
         version=stripped.get("version", ""),
         approval=stripped.get("approval", "") or AUTOMATIC,
@@ -277,68 +266,16 @@ def choice_for(
         service_account=stripped.get("service_account", ""),
         crd_safety=stripped.get("crd_safety", ""),
     )
-    return rules.with_defaults(choice, stripped, _ClusterContext(cluster, package))
-
-
-@dataclass(frozen=True, slots=True)
-class _ClusterContext:
-    """The defaults of an install from the rows of its cluster, a query for each."""
-
-    cluster: Cluster
-    package: Package
-
-    @property
-    def cluster_catalog(self) -> str:
-        catalog = self.package.catalog
-        ours = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
-        return catalog.name if ours else ""
-
-    def watches_all(self) -> bool:
-        """As the package's verdict says, and before the first evaluation its install modes."""
-        row = Package.objects.filter(pk=self.package.pk)
-        for best in best_rows(chosen_rows(row, InstallMethod.SUBSCRIPTION, self.cluster.pk)):
-            return best.target == WatchTarget.ALL
-        return "AllNamespaces" in self.package.install_modes
-
-    def catalog_source(self) -> SourceName:
-        source = _sources_of(self.cluster, self.package.catalog).first()
-        return SourceName(source.name, source.namespace) if source else SourceName()
-
-    def suggested_namespace(self) -> str:
-        head = Bundle.objects.filter(package=self.package, name=self.package.head_bundle).first()
-        suggested = head.suggested_namespace if head else ""
-        return suggested or self.package.name.replace(".", "-")[:63].strip("-")
-
-    def has_namespace(self, namespace: str) -> bool:
-        return (
-            Component.objects.filter(cluster=self.cluster, namespace=namespace).exists()
-            or Operator.objects.filter(cluster=self.cluster, namespace=namespace).exists()
-        )
-
-    def has_group(self, namespace: str) -> bool:
-        return bool(groups_in(self.cluster, namespace))
-
-    def namespace_of_global_group(self) -> str:
-        rows = Component.objects.filter(cluster=self.cluster, kind="OperatorGroup")
-        namespaces = [
-            row.namespace
-            for row in rows.order_by("namespace")
-            if details_of(row).get("namespaces") == [""]
-        ]
-        usual = ("openshift-operators", "operators")
-        return next((name for name in namespaces if name in usual), "")
+    return rules.with_defaults(choice, stripped, rows)
 
 
 def known_fields(cluster: Cluster, kind: str, version: str) -> frozenset[str] | None:
     """The fields of the kind in the cluster's CustomResourceDefinition; None if unknown."""
     row = CRDState.objects.filter(cluster=cluster, name=full_name(kind)).first()
-    fields = row.details.get("fields", {}).get(version) if row else None
-    return frozenset(map(str, fields)) if fields else None
+    return fields_of(row.details.get("fields"), version) if row else None
 
 
-def _sources_of(cluster: Cluster, catalog: Catalog) -> Any:
-    """CatalogSources of the cluster with this catalog's name; its own namespace first."""
+def _sources_of(cluster: Cluster, catalog: Catalog) -> QuerySet[Component]:
+    """CatalogSources of the cluster with this catalog's name, in its namespace if it has one."""
     rows = Component.objects.filter(cluster=cluster, kind="CatalogSource", name=catalog.name)
-    return (rows.filter(namespace=catalog.namespace) if catalog.namespace else rows).order_by(
-        "namespace"
-    )
+    return rows.filter(namespace=catalog.namespace) if catalog.namespace else rows

@@ -1,17 +1,14 @@
 """Warnings about an install, which never prevent it. Reads rows only."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from catalogs.models import Package
 from catalogs.verdicts.catalog_health import health_context, health_notes, source_of
 from catalogs.verdicts.rules import RULES
-from installs.audit.audit import NamespaceChecks
+from installs.actions.install_rows import InstallRows
+from installs.audit.audit import check_namespace
 from installs.diagnosis.knowledge import by_id
-from installs.facts.cluster_facts import groups_in
 from installs.methods import METHODS, InstallChoice
-from installs.models import ClusterInventory, Operator
-from olmweb.models import Cluster
 
 ONE_GROUP = "sub-one-group"
 SOURCES = {rule.id: rule.source for rule in RULES}
@@ -28,33 +25,31 @@ class InstallWarning:
 
 
 def install_warnings(
-    choice: InstallChoice, cluster: Cluster, package: Package, target: str
+    choice: InstallChoice, rows: InstallRows, target: str
 ) -> Iterator[InstallWarning]:
     """`target` is the bundle to install, empty if there is none. Its verdict is part of
-    the plan and not among these."""
-    yield from _of_catalog(choice, cluster, package)
-    yield from _of_bundle(choice, cluster, package, target)
+    the plan and not among these. One query beside those of `rows`."""
+    yield from _of_catalog(choice, rows)
+    yield from _of_bundle(choice, rows, target)
     if METHODS[choice.method].needs_group:
-        yield from _of_groups(choice, cluster, package)
-    yield from _of_neighbours(choice, cluster)
+        yield from _of_groups(choice, rows)
+    yield from _of_neighbours(choice, rows)
 
 
-def _of_catalog(
-    choice: InstallChoice, cluster: Cluster, package: Package
-) -> Iterator[InstallWarning]:
+def _of_catalog(choice: InstallChoice, rows: InstallRows) -> Iterator[InstallWarning]:
     """The health of the catalog, such as that it does not answer."""
-    for note in health_notes(health_context(package.catalog, cluster.pk))[choice.method]:
+    context = health_context(rows.package.catalog, rows.cluster.pk)
+    for note in health_notes(context)[choice.method]:
         yield InstallWarning(note.rule, note.sentence, SOURCES[note.rule])
 
 
-def _of_bundle(
-    choice: InstallChoice, cluster: Cluster, package: Package, target: str
-) -> Iterator[InstallWarning]:
+def _of_bundle(choice: InstallChoice, rows: InstallRows, target: str) -> Iterator[InstallWarning]:
     if not target:
         in_channel = f" in channel {choice.channel}" if choice.channel else ""
-        yield InstallWarning("nothing-chosen", f"No version of {package.name}{in_channel} matches.")
+        sentence = f"No version of {rows.package.name}{in_channel} matches."
+        yield InstallWarning("nothing-chosen", sentence)
         return
-    bundle = package.bundles.filter(name=target).first()
+    bundle = rows.bundle(target)
     if bundle is None:
         return  # a sync replaced it just now
     if bundle.deprecated:
@@ -63,14 +58,13 @@ def _of_bundle(
         yield InstallWarning(
             "service-account-rights",
             f"The ServiceAccount {choice.service_account} needs every right that {target} asks "
-            f"for; a new one has none. {_preflight(cluster)} 1.11 and later do not look at the "
+            f"for; a new one has none. {_preflight(rows.gates)} 1.11 and later do not look at the "
             "ServiceAccount.",
         )
 
 
-def _preflight(cluster: Cluster) -> str:
+def _preflight(gates: Mapping[str, bool] | None) -> str:
     """How operator-controller treats missing permissions, by its feature gates."""
-    gates = ClusterInventory.objects.filter(cluster=cluster).values_list("gates", flat=True).first()
     if gates is None:
         return (
             "operator-controller 1.3 to 1.10 with the feature gate PreflightPermissions lists all "
@@ -87,10 +81,8 @@ def _preflight(cluster: Cluster) -> str:
     )
 
 
-def _of_groups(
-    choice: InstallChoice, cluster: Cluster, package: Package
-) -> Iterator[InstallWarning]:
-    groups = groups_in(cluster, choice.namespace)
+def _of_groups(choice: InstallChoice, rows: InstallRows) -> Iterator[InstallWarning]:
+    groups = rows.groups_in(choice.namespace)
     if len(groups) > 1:
         names = ", ".join(group.name for group in groups[:4])
         yield InstallWarning(
@@ -98,21 +90,29 @@ def _of_groups(
             f"Namespace {choice.namespace} has {len(groups)} OperatorGroups ({names}); OLM "
             "installs nothing where there is more than one.",
         )
-    check = NamespaceChecks(cluster, source_of(package.catalog)).of(choice.namespace)
+    check = check_namespace(
+        source_of(rows.package.catalog),
+        rows.catalog_sources,
+        choice.namespace,
+        groups,
+        groups_listed=rows.groups_listed,
+    )
     for result in (*((check.blocker,) if check.blocker else ()), *check.notes):
         # A missing group is created by the install; several are warned of above.
         if result.rule != ONE_GROUP or len(groups) == 1:
             yield InstallWarning(result.rule, result.sentence, SOURCES[result.rule])
 
 
-def _of_neighbours(choice: InstallChoice, cluster: Cluster) -> Iterator[InstallWarning]:
-    kind, own = choice.method, {"name": choice.name}
-    if METHODS[kind].resource.namespaced:
-        own["namespace"] = choice.namespace
-    same = Operator.objects.filter(cluster=cluster, package=choice.package).exclude(
-        kind=kind, **own
-    )
-    for other in same.order_by("kind", "namespace", "name")[:3]:
+def _of_neighbours(choice: InstallChoice, rows: InstallRows) -> Iterator[InstallWarning]:
+    kind = choice.method
+    namespace = choice.namespace if METHODS[kind].resource.namespaced else ""
+    own = [
+        row
+        for row in rows.operators
+        if (row.kind, row.namespace, row.name) == (kind, namespace, choice.name)
+    ]
+    same = [row for row in rows.operators if row.package == choice.package and row not in own]
+    for other in same[:3]:
         where = f" in {other.namespace}" if other.namespace else ""
         if kind == other.kind and METHODS[kind].one_per_package:
             yield InstallWarning(
@@ -127,7 +127,7 @@ def _of_neighbours(choice: InstallChoice, cluster: Cluster) -> Iterator[InstallW
                 f"{other.kind} {other.name}{where} installs the same package; both would bring the "
                 "same CustomResourceDefinitions.",
             )
-    for row in Operator.objects.filter(cluster=cluster, kind=kind, **own):
+    for row in own:
         yield InstallWarning(
             "already-there",
             f"A {kind} named {choice.name} exists already, for the package {row.package}.",

@@ -37,6 +37,7 @@ from catalogs.verdicts.read import (
 from catalogs.verdicts.rules import RULES_VERSION, RuleResult, RuleScope, Verdict, title_of
 from installs.facts.cluster_facts import groups_of
 from installs.models import Component, Health, Operator
+from installs.state.observation import details_of
 from olmweb.models import Cluster
 
 READY = "READY"  # connection state of a CatalogSource
@@ -114,34 +115,46 @@ class NamespaceChecks:
 
     @cached_property
     def _sources(self) -> tuple[CheckedCatalog, ...]:
-        """The CatalogSources. A source without a connection state yet counts as not answering."""
         rows = Component.objects.filter(cluster=self.cluster, kind=CATALOG_SOURCE)
-        states = rows.order_by("namespace", "name").values_list("namespace", "name", "details")
-        sources = []
-        for namespace, name, details in states:
-            state = details.get("state") or "no connection yet"
-            trouble = "" if state == READY else state
-            sources.append(CheckedCatalog(CATALOG_SOURCE, namespace, name, trouble=trouble))
-        return tuple(sources)
+        return tuple(map(checked_source, rows.order_by("namespace", "name")))
 
     def of(self, namespace: str) -> NamespaceCheck:
         if namespace not in self._checks:
-            self._checks[namespace] = self._check(namespace)
+            self._checks[namespace] = check_namespace(
+                self.catalog,
+                self._sources,
+                namespace,
+                self.groups.get(namespace, ()),
+                groups_listed=self._groups_listed,
+            )
         return self._checks[namespace]
 
-    def _check(self, namespace: str) -> NamespaceCheck:
-        groups = self.groups.get(namespace, ())
-        target = groups[0].target if len(groups) == 1 else None
-        context = HealthContext(
-            self.catalog,
-            self._sources,
-            namespace=namespace,
-            groups=groups if self._groups_listed else None,
-        )
-        results = check_health(InstallMethod.SUBSCRIPTION, RuleScope.NAMESPACE, context)
-        blocker = next((result for result in results if result.verdict != Verdict.WARNING), None)
-        notes = tuple(result for result in results if result.verdict == Verdict.WARNING)
-        return NamespaceCheck(namespace, groups, target, blocker, notes)
+
+def check_namespace(
+    catalog: CheckedCatalog,
+    sources: tuple[CheckedCatalog, ...],
+    namespace: str,
+    groups: tuple[OperatorGroupFacts, ...],
+    *,
+    groups_listed: bool,
+) -> NamespaceCheck:
+    """Checks an install from `catalog` into the namespace; `groups` are its OperatorGroups,
+    `sources` the CatalogSources of the cluster. No query."""
+    target = groups[0].target if len(groups) == 1 else None
+    context = HealthContext(
+        catalog, sources, namespace=namespace, groups=groups if groups_listed else None
+    )
+    results = check_health(InstallMethod.SUBSCRIPTION, RuleScope.NAMESPACE, context)
+    blocker = next((result for result in results if result.verdict != Verdict.WARNING), None)
+    notes = tuple(result for result in results if result.verdict == Verdict.WARNING)
+    return NamespaceCheck(namespace, groups, target, blocker, notes)
+
+
+def checked_source(row: Component) -> CheckedCatalog:
+    """The CatalogSource of the row. Without a connection state yet it counts as not answering."""
+    state = details_of(row).get("state") or "no connection yet"
+    trouble = "" if state == READY else state
+    return CheckedCatalog(CATALOG_SOURCE, row.namespace, row.name, trouble=trouble)
 
 
 # --- audit --------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 from django.db.models import Count
 
@@ -192,20 +191,22 @@ def _offers(catalog: Catalog, cluster: Cluster) -> dict[str, tuple[Offered, ...]
 
 
 def groups_of(cluster: Cluster) -> tuple[OperatorGroupFacts, ...]:
-    """The OperatorGroups, by namespace. One query.
+    """The OperatorGroups, by namespace. One query."""
+    rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup")
+    return tuple(group_facts(row) for row in rows.order_by("namespace", "name"))
+
+
+def group_facts(row: Component) -> OperatorGroupFacts:
+    """The OperatorGroup of the row.
 
     The selected namespaces are those of the status, or of the spec while the status has none. A
     spec without target namespaces and selector selects all.
     """
-    rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup")
-    groups = []
-    for row in rows.order_by("namespace", "name"):
-        details: dict[str, Any] = row.details
-        requested = details.get("targets") or ([] if details.get("selects") else [""])
-        selects = frozenset(details.get("namespaces") or requested)
-        alone = bool(details.get("own_catalogs_only"))
-        groups.append(OperatorGroupFacts(row.namespace, row.name, selects, alone))
-    return tuple(groups)
+    details = details_of(row)
+    requested = details.get("targets") or ([] if details.get("selects") else [""])
+    selects = frozenset(details.get("namespaces") or requested)
+    alone = bool(details.get("own_catalogs_only"))
+    return OperatorGroupFacts(row.namespace, row.name, selects, alone)
 
 
 def groups_in(cluster: Cluster, namespace: str) -> list[Component]:

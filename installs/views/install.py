@@ -13,8 +13,8 @@ from django.views.decorators.http import require_http_methods
 
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
-from catalogs.models import ChannelEntry, Package
 from installs import methods
+from installs.actions.install_rows import InstallRows
 from installs.actions.plan import best_method, choice_for, paths_of, plan_install
 from installs.views.export import export_url
 from installs.views.forms import METHODS, form_key, review, show_form, targets_of
@@ -81,11 +81,14 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     if target is None:
         context |= {"refusal": NOWHERE, "nowhere": True}
         return show_form(request, "install", context, failed=request.method == "POST")
-    context |= _paths(target, package_row, values)
+    rows = InstallRows(target, package_row, values["channel"].strip(), values["version"].strip())
+    context |= _paths(rows, values)
     try:
-        plan = plan_install(target, package_row, context["name"], context["path"], values)
+        plan = plan_install(
+            target, package_row, context["name"], context["path"], values, rows=rows
+        )
         context |= {"plan": plan, "name": plan.name}
-        context |= _fields(package_row, plan.choice, values)
+        context |= _fields(rows, plan.choice, values)
         if request.method != "POST":
             return show_form(request, "install", context)
         return review(request, "install", plan, context)
@@ -93,32 +96,28 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         if error.status == 403:
             raise
         form.refuse(error.fields)
-        choice = _choice(target, package_row, context)
-        context |= {"refusal": error} | _fields(package_row, choice, values)
+        choice = _choice(rows, context)
+        context |= {"refusal": error} | _fields(rows, choice, values)
         context["name"] = choice.name if choice else context["name"]
         return show_form(request, "install", context, failed=request.method == "POST")
 
 
-def _paths(target: Cluster, package: Package, values: Mapping[str, str]) -> dict[str, Any]:
+def _paths(rows: InstallRows, values: Mapping[str, str]) -> dict[str, Any]:
     """The possible install methods and the chosen one."""
-    paths = paths_of(target, package.catalog)
     try:
         path = InstallMethod.parse(values.get("path", ""))
     except ValueError:
-        channel, version = values["channel"].strip(), values["version"].strip()
-        best = best_method(target, package, channel=channel, version=version)
-        path = best or InstallMethod.PLATFORM_OPERATOR
-    channels = package.channels.order_by("name").values_list("name", flat=True)
+        path = best_method(rows) or InstallMethod.PLATFORM_OPERATOR
     return {
-        "paths": paths,
+        "paths": paths_of(rows.cluster, rows.package.catalog, rows),
         "path": path,
         "method": methods.METHODS[path],
-        "channels": list(channels),
+        "channels": sorted(rows.facts.channels),
     }
 
 
 def _fields(
-    package: Package, choice: methods.InstallChoice | None, values: Mapping[str, str]
+    rows: InstallRows, choice: methods.InstallChoice | None, values: Mapping[str, str]
 ) -> dict[str, Any]:
     """The fields that the form shows for the choice. The values of all others are sent along
     unseen, so that another install method finds them again."""
@@ -136,23 +135,22 @@ def _fields(
         "offered": offered,
         "unseen": {name: values[name] for name in sorted(unseen) if values[name]},
         "suggested": "" if values["namespace"].strip() else choice.namespace,
-        "versions": _versions(package, choice) if method.needs_group else (),
-        "export_url": export_url(package, choice),
+        "versions": _versions(rows, choice) if method.needs_group else (),
+        "export_url": export_url(rows.package, choice),
     }
 
 
-def _versions(package: Package, choice: methods.InstallChoice) -> list[tuple[str, str]]:
-    """(bundle, its version) of every bundle of the channel, newest first; one query."""
-    channel = choice.channel or package.default_channel
-    entries = ChannelEntry.objects.filter(channel__package=package, channel__name=channel)
-    bundles = package.bundles.filter(name__in=entries.values("name"))
-    return list(dict(bundles.values_list("name", "version")).items())
+def _versions(rows: InstallRows, choice: methods.InstallChoice) -> list[tuple[str, str]]:
+    """(bundle, its version) of every bundle of the channel, newest first."""
+    entries = rows.facts.channels.get(choice.channel or rows.package.default_channel, ())
+    names = {entry.name for entry in entries}
+    return list({row.name: row.version for row in rows.bundles if row.name in names}.items())
 
 
-def _choice(target: Cluster, package: Package, context: dict[str, Any]) -> Any:
+def _choice(rows: InstallRows, context: dict[str, Any]) -> methods.InstallChoice | None:
     """The values of the fields even when one is wrong."""
     try:
-        return choice_for(target, package, context["name"], context["path"], context["values"])
+        return choice_for(rows, context["name"], context["path"], context["values"])
     except OlmwebError:
         return None
 

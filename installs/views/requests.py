@@ -17,6 +17,7 @@ from catalogs.models import Bundle, Package
 from installs import methods
 from installs.actions import plan as planning
 from installs.actions import requests as install_requests
+from installs.actions.install_rows import InstallRows
 from installs.actions.plan import Plan
 from installs.models import InstallRequest
 from installs.queries import activity as queries
@@ -93,8 +94,9 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
 
 def _best(target: Cluster | None, package: Package, version: str) -> str:
     """The install method that the form begins with; empty where there is none."""
-    best = planning.best_method(target, package, version=version.strip()) if target else None
-    return best or ""
+    if target is None:
+        return ""
+    return planning.best_method(InstallRows(target, package, version=version.strip())) or ""
 
 
 def _ask(

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission, User
 from django.contrib.auth.views import redirect_to_login
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -74,6 +75,21 @@ class AccountBackend(ModelBackend):
     def get_user(self, user_id: int) -> User | None:
         user = User.objects.select_related("preferences").filter(pk=user_id).first()
         return user if user is not None and self.user_can_authenticate(user) else None
+
+    def get_all_permissions(self, user_obj: User | AnonymousUser, obj: Any = None) -> set[str]:
+        """As Django's, those of the user and of their groups in one query instead of two."""
+        if not isinstance(user_obj, User) or not user_obj.is_active or user_obj.is_superuser or obj:
+            return super().get_all_permissions(user_obj, obj)
+        permissions: set[str] | None = getattr(user_obj, "_perm_cache", None)
+        if permissions is None:
+            rows = Permission.objects.filter(
+                Q(pk__in=user_obj.user_permissions.values("pk"))
+                | Q(pk__in=Permission.objects.filter(group__user=user_obj).values("pk"))
+            )
+            names = rows.order_by().values_list("content_type__app_label", "codename")
+            permissions = {f"{app}.{codename}" for app, codename in names}
+            user_obj._perm_cache = permissions  # type: ignore[attr-defined]
+        return permissions
 
 
 class ReadAccessMiddleware:

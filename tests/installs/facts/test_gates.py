@@ -9,6 +9,7 @@ from catalogs.contents.bundle_facts import Contents
 from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.evaluate import predict
 from catalogs.verdicts.facts import ClusterFacts
+from installs.actions.install_rows import InstallRows
 from installs.actions.warnings import install_warnings
 from installs.facts.inventory import NAME, gates_of, read_gates
 from installs.methods import InstallChoice
@@ -118,5 +119,8 @@ def test_who_looks_at_the_rights_of_a_service_account_is_told_by_the_gate(
         name="etcd",
         service_account="installer",
     )
-    told = {one.rule: one.text for one in install_warnings(choice, cluster, package, bundle.name)}
-    assert words in told["service-account-rights"]
+    rows = InstallRows(cluster, package)
+    warnings = {
+        warning.rule: warning.text for warning in install_warnings(choice, rows, bundle.name)
+    }
+    assert words in warnings["service-account-rights"]

@@ -8,7 +8,7 @@ from django.test import Client
 from catalogs.models import Bundle, Catalog, Package
 from installs.actions import record
 from installs.actions.objects import DryRun
-from installs.models import Action
+from installs.models import Action, ClusterInventory
 from olmweb.models import Cluster
 from tests.factories import (
     make_catalog,
@@ -163,6 +163,29 @@ def test_a_request_begins_with_a_method_that_can_work(
     verdict("", "Subscription")
     client.force_login(bob)
     assert client.get(f"{PACKAGE}/request").context["chosen"]["path"] == "Subscription"
+
+
+@pytest.mark.parametrize("path", ["", "PlatformOperator", "ClusterExtension", "Subscription"])
+@pytest.mark.parametrize("chosen", [{}, {"channel": "stable", "version": "1.0.0"}])
+def test_the_form_costs_fourteen_queries_at_most(
+    writer: Client,
+    prod: Cluster,
+    package: Package,
+    django_assert_max_num_queries: Any,
+    path: str,
+    chosen: dict[str, str],
+) -> None:
+    """Session, account, permissions, groups, clusters and rights are six of them."""
+    ClusterInventory.objects.create(cluster=prod, namespaces=["default", "team-a"])
+    for bundle in package.bundles.all():
+        head, newest = bundle.name == "etcd.v1.1.0", bundle.name == "etcd.v2.1.0"
+        make_prediction(bundle=bundle, path="PlatformOperator", chosen=newest)
+        make_prediction(bundle=bundle, path="ClusterExtension", chosen=newest)
+        for target in ("all", "own"):
+            make_prediction(bundle=bundle, path="Subscription", target=target, chosen=head)
+    with django_assert_max_num_queries(14):
+        response = writer.get(INSTALL, {"path": path, **chosen})
+    assert response.context["plan"].verdict is not None
 
 
 # -- editing ---------------------------------------------------------------------------------------

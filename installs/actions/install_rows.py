@@ -1,0 +1,219 @@
+"""The rows of a package and of a cluster that one install is planned from, each read once.
+
+A form, its plan and its warnings use the same rows, so a page costs eight queries for them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from django.db.models import Exists, JSONField, OuterRef, Q, Subquery
+
+from catalogs.install_methods import InstallMethod
+from catalogs.models import Bundle, BundleGVK, Catalog, Package, Prediction
+from catalogs.resolve.facts import ResolverPackage
+from catalogs.resolve.stored import BUNDLE_FIELDS, channels_of, facts_from
+from catalogs.verdicts.facts import OperatorGroupFacts, WatchTarget
+from catalogs.verdicts.health_checks import CATALOG_SOURCE, CheckedCatalog
+from catalogs.verdicts.read import StoredVerdict, over_targets, overlaid, stored_verdict
+from catalogs.verdicts.rules import Verdict
+from installs.actions.objects import full_name
+from installs.audit.audit import checked_source
+from installs.facts.cluster_facts import group_facts
+from installs.facts.evaluate import verdict_for
+from installs.methods.base import SourceName
+from installs.models import Component, CRDState, Operator
+from olmweb.models import Cluster
+
+GROUP = "OperatorGroup"
+_BUNDLE_FIELDS = (
+    *BUNDLE_FIELDS,
+    *("version_key", "suggested_namespace", "install_modes", "install_modes_known"),
+)
+
+
+@dataclass
+class InstallRows:
+    """The rows of `package` and `cluster`; the defaults of an install (InstallContext) from them.
+
+    `channel` and `version` are those of the form: their verdicts are read with those of the bundles
+    that the install methods choose.
+    """
+
+    cluster: Cluster
+    package: Package
+    channel: str = ""
+    version: str = ""
+
+    # -- package -----------------------------------------------------------------------------------
+
+    @cached_property
+    def bundles(self) -> list[Bundle]:
+        """Newest first."""
+        required = BundleGVK.objects.filter(bundle=OuterRef("pk"), required=True)
+        rows = self.package.bundles.annotate(requires_kind=Exists(required))
+        return list(rows.only(*_BUNDLE_FIELDS))
+
+    @cached_property
+    def facts(self) -> ResolverPackage:
+        channels = channels_of([self.package])[self.package.pk]
+        needing = {bundle.pk for bundle in self.bundles if getattr(bundle, "requires_kind", False)}
+        return facts_from(self.package, channels, self.bundles, needing)
+
+    def bundle(self, name: str) -> Bundle | None:
+        """The bundle with this name, of several the newest."""
+        return next((bundle for bundle in self.bundles if bundle.name == name), None)
+
+    def find_bundle(self, text: str) -> Bundle | None:
+        """The bundle with this name or version; a name goes before a version."""
+        versions = (bundle for bundle in self.bundles if text and bundle.version == text)
+        return self.bundle(text) or next(versions, None)
+
+    # -- verdicts ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _predictions(self) -> list[Prediction]:
+        named = self.find_bundle(self.version)
+        heads = self.package.channels.filter(name=self.channel).values("head")
+        wanted = Q(chosen=True) | Q(bundle__name__in=heads, bundle__package=self.package)
+        if named is not None:
+            wanted |= Q(bundle=named.pk)
+        return overlaid(Prediction.objects.filter(wanted, package=self.package), self.cluster.pk)
+
+    def _chosen(self, method: str) -> list[Prediction]:
+        """On the bundle that the install method would choose, best target first."""
+        rows = (row for row in self._predictions if row.chosen and row.path == method)
+        return over_targets(rows)
+
+    def verdict_of(self, method: InstallMethod, text: str = "") -> Verdict:
+        """The best verdict over the targets on the bundle of this name or version, else on the
+        one that the method would choose; unknown before the evaluation."""
+        bundle = self.find_bundle(text)
+        if bundle is None:
+            rows = self._chosen(method)
+        else:
+            of_bundle = (row for row in self._predictions if row.bundle_id == bundle.pk)
+            rows = over_targets(row for row in of_bundle if row.path == method)
+        return Verdict(rows[0].verdict) if rows else Verdict.UNKNOWN
+
+    def verdict_on(self, name: str, method: str, target: WatchTarget) -> StoredVerdict | None:
+        """The verdict on a bundle for the target of a Subscription's OperatorGroup; None before
+        the evaluation. Evaluates it now where `verdict_for` does."""
+        bundle = self.bundle(name)
+        of_group = target if method == InstallMethod.SUBSCRIPTION else WatchTarget.ALL
+        wanted = (bundle.pk if bundle else None, method, of_group)
+        for row in self._predictions:
+            if bundle is not None and (row.bundle_id, row.path, row.target) == wanted:
+                return stored_verdict(row)
+        return verdict_for(self.cluster, self.package, name, method, target)
+
+    # -- cluster -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _components(self) -> list[Component]:
+        rows = Component.objects.filter(cluster=self.cluster, kind__in=(CATALOG_SOURCE, GROUP))
+        return list(rows.order_by("namespace", "name"))
+
+    @property
+    def catalog_sources(self) -> tuple[CheckedCatalog, ...]:
+        rows = (row for row in self._components if row.kind == CATALOG_SOURCE)
+        return tuple(map(checked_source, rows))
+
+    def groups_in(self, namespace: str) -> tuple[OperatorGroupFacts, ...]:
+        rows = (row for row in self._components if row.kind == GROUP)
+        return tuple(group_facts(row) for row in rows if row.namespace == namespace)
+
+    @cached_property
+    def operators(self) -> list[Operator]:
+        rows = Operator.objects.filter(cluster=self.cluster).order_by("kind", "namespace", "name")
+        return list(rows.only("kind", "namespace", "name", "package"))
+
+    @cached_property
+    def _cluster_row(self) -> Mapping[str, Any]:
+        """The facts that are in other tables, none of which needs to have a row."""
+        watches = self.cluster.watches.filter(kind=GROUP, listed_at__isnull=False)
+        definitions = CRDState.objects.filter(cluster=OuterRef("pk"))
+        fields = {
+            method.value: Subquery(
+                definitions.filter(name=full_name(method)).values("details__fields")[:1],
+                output_field=JSONField(),
+            )
+            for method in InstallMethod
+        }
+        rows = Cluster.objects.filter(pk=self.cluster.pk).annotate(listed=Exists(watches), **fields)
+        names = ("listed", "inventory__namespaces", "inventory__gates", *fields)
+        row: dict[str, Any] = rows.values(*names).get()
+        return row
+
+    def known_fields(self, kind: str, version: str) -> frozenset[str] | None:
+        """The fields of the kind in the cluster's CustomResourceDefinition; None if unknown."""
+        return fields_of(self._cluster_row[kind], version)
+
+    @property
+    def groups_listed(self) -> bool:
+        """Whether the cluster's OperatorGroups were ever listed."""
+        return bool(self._cluster_row["listed"])
+
+    @property
+    def gates(self) -> dict[str, bool] | None:
+        """The feature gates of operator-controller; None if unknown."""
+        gates: dict[str, bool] | None = self._cluster_row["inventory__gates"]
+        return gates
+
+    @cached_property
+    def namespaces(self) -> list[str]:
+        """Sorted names of the namespaces of the cluster as far as rows tell."""
+        of_objects = {row.namespace for row in (*self._components, *self.operators)}
+        listed = self._cluster_row["inventory__namespaces"] or ()
+        return sorted((of_objects | set(listed)) - {""})
+
+    # -- defaults of the install (InstallContext) --------------------------------------------------
+
+    @property
+    def cluster_catalog(self) -> str:
+        catalog = self.package.catalog
+        ours = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
+        return catalog.name if ours else ""
+
+    def watches_all(self) -> bool:
+        """As the package's verdict says, and before the first evaluation its install modes."""
+        for best in self._chosen(InstallMethod.SUBSCRIPTION):
+            return best.target == WatchTarget.ALL
+        return "AllNamespaces" in self.package.install_modes
+
+    def catalog_source(self) -> SourceName:
+        """The CatalogSource with the name of the catalog, in the catalog's own namespace if it has
+        one."""
+        catalog = self.package.catalog
+        for source in self.catalog_sources:
+            if source.name == catalog.name and catalog.namespace in ("", source.namespace):
+                return SourceName(source.name, source.namespace)
+        return SourceName()
+
+    def suggested_namespace(self) -> str:
+        head = self.bundle(self.package.head_bundle)
+        suggested = head.suggested_namespace if head else ""
+        return suggested or self.package.name.replace(".", "-")[:63].strip("-")
+
+    def has_namespace(self, namespace: str) -> bool:
+        if self._cluster_row["inventory__namespaces"] is None and namespace not in self.namespaces:
+            # Namespaces may not be listed; other objects show some that are there.
+            rows = Component.objects.filter(cluster=self.cluster, namespace=namespace)
+            return rows.exists()
+        return namespace in self.namespaces
+
+    def has_group(self, namespace: str) -> bool:
+        return bool(self.groups_in(namespace))
+
+    def namespace_of_global_group(self) -> str:
+        rows = (row for row in self._components if row.kind == GROUP)
+        selecting = {row.namespace for row in rows if group_facts(row).selects == {""}}
+        usual = (name for name in ("openshift-operators", "operators") if name in selecting)
+        return min(usual, default="")
+
+
+def fields_of(fields: Any, version: str) -> frozenset[str] | None:
+    """The fields of this version in the stored details of a CustomResourceDefinition."""
+    names = fields.get(version) if isinstance(fields, dict) else None
+    return frozenset(map(str, names)) if names else None
