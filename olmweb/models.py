@@ -28,6 +28,8 @@ class Cluster(models.Model):
     context = models.CharField(max_length=250, blank=True)
     server = models.CharField(max_length=500, blank=True)
     version = models.CharField(max_length=100, blank=True)
+    # Address of its OpenShift Console, as the cluster reports it.
+    console = models.CharField(max_length=500, blank=True, default="", db_default="")
     kinds = models.JSONField(default=dict, blank=True)
     reachable = models.BooleanField(null=True)
     error_code = models.CharField(max_length=60, blank=True)

@@ -12,6 +12,7 @@ import dj_database_url
 from installs.notifications import formats
 from olmweb import __version__
 from olmweb.accounts.oidc_settings import read_oidc
+from olmweb.kube.fields import https_address
 from olmweb.runtime.env import Env, EnvError
 from olmweb.runtime.postgres import connection_options
 
@@ -76,7 +77,7 @@ for name, address in (("OLMWEB_WEBHOOK_URL", WEBHOOK_URL), ("OLMWEB_PUBLIC_URL",
     if address and not address.startswith(("http://", "https://")):
         env.problem(f"{name} is no address of a web server; write https://host/path.")
 for name, address in CONSOLES.items():
-    if not name or not re.fullmatch(r"https://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._/\-]*)?", address):
+    if not name or not https_address(address):
         env.problem(
             f'OLMWEB_CONSOLES has "{name}={address}"; write name=https://console.example.com, '
             "comma-separated."

@@ -19,12 +19,11 @@ from django.utils import timezone
 
 from catalogs.models import Catalog
 from installs.models import ClusterOperator, Component, CRDState, ObjectYaml, Operator
-from olmweb.accounts.roles import impersonation_for, person, sign_in_problem
+from olmweb.accounts.roles import impersonation_for, may_read_yaml, person, sign_in_problem
 from olmweb.clusters import client_for
 from olmweb.errors import Missing, OlmwebError
 from olmweb.kube import resources
 from olmweb.kube.errors import Forbidden, KubeError, NotFound
-from olmweb.kube.session import IN_CLUSTER
 from olmweb.models import Cluster
 from olmweb.tasks import enqueue
 
@@ -93,9 +92,9 @@ def request_yaml(
 ) -> ObjectYaml:
     """Enqueues the reading of a stored object, unless this user's last request is pending.
 
-    Raises OlmwebError (403) for a user who may not act, and as `require_stored`.
+    Raises OlmwebError (403) for a user who may not read it, and as `require_stored`.
     """
-    acting = person(user)
+    acting = person(user, may_read_yaml)
     require_stored(cluster, kind, namespace, name)
     row = current_yaml(acting, cluster, kind, namespace, name, now)
     if row is not None and is_pending(row, now):
@@ -124,7 +123,7 @@ def read_object(row: ObjectYaml) -> None:
     reader = "the account of OLM Web"
     try:
         require_stored(row.cluster, row.kind, row.namespace, row.name)
-        as_user = impersonation_for(row.user)
+        as_user = impersonation_for(row.user, may_read_yaml)
         if problem := sign_in_problem(row.user):
             fail(row, problem, "")
             return
@@ -180,19 +179,21 @@ def _version(cluster: Cluster, resource: resources.Resource) -> str:
     return served if served in resource.versions else resource.versions[0]
 
 
-def kubectl_command(cluster: Cluster, kind: str, namespace: str, name: str) -> str:
-    """The command that prints the same object."""
+def kubectl_command(kind: str, namespace: str, name: str) -> str:
+    """The command that prints the same object; the reader's kubeconfig has contexts of its own."""
     resource = KINDS[kind]
     words = ["kubectl", "get", f"{resource.plural}.{resource.group}", name]
     words += ["-n", namespace] if namespace else []
-    words += ["-o", "yaml"]
-    has_context = cluster.context not in ("", IN_CLUSTER)
-    return shlex.join([*words, "--context", cluster.context] if has_context else words)
+    return shlex.join([*words, "-o", "yaml"])
 
 
 def console_link(cluster: Cluster, kind: str, namespace: str, name: str) -> str:
-    """The page of the object in the OpenShift Console of OLMWEB_CONSOLES; empty without one."""
-    address, resource = settings.CONSOLES.get(cluster.name), KINDS.get(kind)
+    """The page of the object in the OpenShift Console; empty without one.
+
+    OLMWEB_CONSOLES goes before the address that the cluster reports.
+    """
+    address = settings.CONSOLES.get(cluster.name) or cluster.console
+    resource = KINDS.get(kind)
     if not address or resource is None:
         return ""
     place = f"ns/{quote(namespace, safe='')}" if namespace else "cluster"

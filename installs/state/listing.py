@@ -24,7 +24,7 @@ from olmweb.kube.errors import (
     Unreachable,
 )
 from olmweb.kube.fields import text
-from olmweb.kube.resources import CLUSTER_VERSIONS
+from olmweb.kube.resources import CLUSTER_VERSIONS, CONSOLES
 
 log = structlog.get_logger(__name__)
 
@@ -55,11 +55,12 @@ class ResourceList:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Lists by name of the watched resource. `version` and `server` are those of the cluster, empty
-    if not requested."""
+    if not requested. `console` is the address of its OpenShift Console, None if not read."""
 
     lists: dict[str, ResourceList] = field(default_factory=dict)
     version: str = ""
     server: str = ""
+    console: str | None = None
     began_at: datetime = field(default_factory=timezone.now)
 
     @property
@@ -88,7 +89,7 @@ def list_resources(
     began = timezone.now()
     discovery = discovery or client.discover()
     lists: dict[str, ResourceList] = {}
-    version = None
+    version = console = None
     for watched in resources:
         try:
             result = _list_resource(client, watched, discovery)
@@ -103,7 +104,9 @@ def list_resources(
         lists[watched.name] = result
         if watched.resource is CLUSTER_VERSIONS:
             version = next((obj.details["version"] for obj in result.objects), "")
-    snapshot = Snapshot(lists, "", client.server[:500], began)
+        if watched.resource is CONSOLES and result.authoritative:
+            console = next((obj.details["address"] for obj in result.objects), "")
+    snapshot = Snapshot(lists, "", client.server[:500], console, began)
     if version is None or snapshot.refusal():
         return snapshot
     return replace(snapshot, version=version or text(client.version(), limit=100))

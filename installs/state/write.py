@@ -210,8 +210,9 @@ def _save_cluster(row: Cluster, snapshot: Snapshot, written: WriteResult, now: d
     kinds = {**row.kinds, **kind_states(row, snapshot, now)}
     fields: dict[str, Any] = {"kinds": kinds, "server": snapshot.server or row.server}
     fields["version"] = snapshot.version or row.version
-    before = (row.version, row.server, row.reachable, row.error_code)
-    after = (fields["version"], fields["server"], True, "")
+    fields["console"] = row.console if snapshot.console is None else snapshot.console
+    before = (row.version, row.server, row.console, row.reachable, row.error_code)
+    after = (fields["version"], fields["server"], fields["console"], True, "")
     changed = bool(written.total) or before != after or _shown(row.kinds) != _shown(kinds)
     if snapshot.complete:
         fields["synced_at"] = now
@@ -282,10 +283,15 @@ def apply_changes(
         context = WriteContext(row.pk, now, _first_read_kinds(names, watches))
         written = _write(row, incoming, context, _platform_operators_known(row, Snapshot()))
         _save_positions(row.pk, positions, watches)
-        version = _cluster_version(changes) or row.version
-        differs = (version, True) != (row.version, row.reachable)
+        fields = {
+            "version": _last_detail(changes, "ClusterVersion", "version") or row.version,
+            "console": _last_detail(changes, "Console", "address", row.console),
+        }
+        differs = not row.reachable or any(
+            getattr(row, name) != value for name, value in fields.items()
+        )
         written.changed = bool(written.total) or differs
-        save_reachable(row, now, changed=written.changed, version=version, synced_at=now)
+        save_reachable(row, now, changed=written.changed, synced_at=now, **fields)
     return written
 
 
@@ -363,14 +369,13 @@ def _save_positions(
     bulk.upsert(ResourceWatch, rows, ["resource_version", "last_event_at"], ["cluster", "resource"])
 
 
-def _cluster_version(changes: Sequence[Change]) -> str:
-    """The version in the last event of ClusterVersion, empty without one."""
-    objects = [
-        change.obj
-        for change in changes
-        if change.obj.kind == "ClusterVersion" and not change.deleted
-    ]
-    return str(objects[-1].details["version"]) if objects else ""
+def _last_detail(changes: Sequence[Change], kind: str, name: str, default: str = "") -> str:
+    """This detail in the last event of the kind, empty for a deleted object; `default` without an
+    event."""
+    matches = [change for change in changes if change.obj.kind == kind]
+    if not matches:
+        return default
+    return "" if matches[-1].deleted else str(matches[-1].obj.details[name])
 
 
 # -- both ------------------------------------------------------------------------------------------

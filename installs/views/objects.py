@@ -11,15 +11,20 @@ from installs.queries.lookup import NO_NAMESPACE
 from installs.reports import object_yaml as objects
 from installs.views.forms import METHODS as FORM_METHODS
 from installs.views.forms import go_to
-from olmweb.accounts.roles import may_act, person, sign_in_required
+from olmweb.accounts.roles import AnyUser, may_read_yaml, person, person_of, sign_in_required
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.pages import render_live, revision_token, unchanged
 
 
+def _require_reader(user: AnyUser) -> None:
+    """Raises OlmwebError (403) for people who may not have an object read."""
+    person(user, may_read_yaml)
+
+
 @require_http_methods(FORM_METHODS)
 @never_cache
-@sign_in_required(check=person, methods=("POST",))
+@sign_in_required(check=_require_reader, methods=("POST",))
 def object_yaml(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
@@ -28,14 +33,12 @@ def object_yaml(
     place = "" if namespace == NO_NAMESPACE else namespace
     now = timezone.now()
     if request.method == "POST":
-        objects.request_yaml(person(request.user), row, kind, place, name, now)
+        objects.request_yaml(person_of(request), row, kind, place, name, now)
         return go_to(request, reverse("installs:object", args=(cluster, kind, namespace, name)))
     objects.require_stored(row, kind, place, name)
-    may_read, why_not = may_act(request.user)
+    may_read, why_not = may_read_yaml(request.user)
     result = (
-        objects.current_yaml(person(request.user), row, kind, place, name, now)
-        if may_read
-        else None
+        objects.current_yaml(person_of(request), row, kind, place, name, now) if may_read else None
     )
     pending = result is not None and objects.is_pending(result, now)
     token = revision_token(pending, result and (result.pk, result.requested_at, result.finished_at))
@@ -47,7 +50,7 @@ def object_yaml(
         "namespace": place,
         "name": name,
         "page": _page_of(row.name, kind, namespace, name),
-        "command": objects.kubectl_command(row, kind, place, name),
+        "command": objects.kubectl_command(kind, place, name),
         "may_read": may_read,
         "why_not": why_not,
         "result": result,

@@ -38,6 +38,7 @@ DECIDE = "installs.decide_installrequest"  # approve or decline requests of othe
 DECIDE_OWN = "installs.decide_own_installrequest"  # and one's own requests
 INSPECT = "catalogs.add_bundleinspection"  # have a worker pull the image of a bundle
 SYNC = "catalogs.sync_catalog"  # start and cancel syncs
+READ_YAML = "installs.add_objectyaml"  # have a worker read an object as oneself
 _ALLOW_LIST = tuple(f"installs.{verb}_allowrule" for verb in ("view", "add", "change", "delete"))
 _OURS = ("olmweb", "catalogs", "installs")  # the apps whose admin pages an admin may read
 
@@ -57,12 +58,12 @@ class Role:
 
 # Each role may do what the ones above it may. Reading needs no permission but an account.
 ROLES = (
-    Role("viewer", "olmweb-viewers", (ASK,)),
-    Role("operator", "olmweb-operators", (ASK, ACT, DECIDE, INSPECT)),
+    Role("viewer", "olmweb-viewers", (ASK, READ_YAML)),
+    Role("operator", "olmweb-operators", (ASK, READ_YAML, ACT, DECIDE, INSPECT)),
     Role(
         "admin",
         "olmweb-admins",
-        (ASK, ACT, DECIDE, INSPECT, DECIDE_OWN, SYNC, *_ALLOW_LIST),
+        (ASK, READ_YAML, ACT, DECIDE, INSPECT, DECIDE_OWN, SYNC, *_ALLOW_LIST),
         sees_admin=True,
     ),
 )
@@ -170,12 +171,30 @@ def may_act(user: AnyUser) -> tuple[bool, str]:
 
     With OLMWEB_WRITE_AS=user the cluster's RBAC decides, too.
     """
+    refusal = f"{NOT_AN_OPERATOR}; ask an administrator of OLM Web for the role operator."
+    return _may_as_oneself(user, ACT, "Sign in to change anything on a cluster.", refusal)
+
+
+def may_read_yaml(user: AnyUser) -> tuple[bool, str]:
+    """Whether this user may have an object read, and if not, why.
+
+    It is read as the user, so the cluster's RBAC decides, too. With OLMWEB_WRITE_AS=service-account
+    the account of OLM Web reads it, which is for those who may act.
+    """
+    if settings.WRITE_AS == SERVICE_ACCOUNT:
+        return may_act(user)
+    refusal = "Your role may not fetch YAML; ask an administrator of OLM Web for the role viewer."
+    return _may_as_oneself(user, READ_YAML, "Sign in to fetch the YAML of an object.", refusal)
+
+
+def _may_as_oneself(user: AnyUser, permission: str, sign_in: str, refusal: str) -> tuple[bool, str]:
+    """Whether this user has the permission and a name that can be impersonated, else why not."""
     if not user.is_authenticated or not isinstance(user, User):
-        return False, "Sign in to change anything on a cluster."
+        return False, sign_in
     if not user.is_active:
         return False, "This account is switched off."
-    if not user.has_perm(ACT):
-        return False, f"{NOT_AN_OPERATOR}; ask an administrator of OLM Web for the role operator."
+    if not user.has_perm(permission):
+        return False, refusal
     if settings.WRITE_AS != SERVICE_ACCOUNT and user.get_username().startswith("system:"):
         return False, "Names that start with system: belong to the cluster and can't act here."
     return True, ""
@@ -186,21 +205,25 @@ def person_of(request: HttpRequest) -> User:
     return cast(User, request.user)
 
 
-def person(user: AnyUser) -> User:
-    """The signed-in person who may act. Raises OlmwebError (403) with the reason otherwise."""
-    allowed, why = may_act(user)
+def person(user: AnyUser, check: Callable[[AnyUser], tuple[bool, str]] = may_act) -> User:
+    """The signed-in person who passes `check`, may_act or may_read_yaml. Raises OlmwebError (403)
+    with the reason otherwise.
+    """
+    allowed, why = check(user)
     if not allowed or not isinstance(user, User):
         raise OlmwebError(why, code="not-allowed", status=403)
     return user
 
 
-def impersonation_for(user: AnyUser) -> Impersonation | None:
+def impersonation_for(
+    user: AnyUser, check: Callable[[AnyUser], tuple[bool, str]] = may_act
+) -> Impersonation | None:
     """The user with their Django groups, or None to act as OLM Web's own account.
 
     Groups that start with `system:` are left out: they would lift a person above the cluster's
-    RBAC. Raises OlmwebError when the user may not act or has a name no header can carry.
+    RBAC. Raises OlmwebError when the user does not pass `check` or has a name no header can carry.
     """
-    acting = person(user)
+    acting = person(user, check)
     if settings.WRITE_AS == SERVICE_ACCOUNT:
         return None
     names = acting.groups.order_by("name").values_list("name", flat=True)

@@ -212,6 +212,7 @@ SHAPES: dict[str, type[Struct]] = {
             history=_many("History", "state", "version", "startedTime", "completionTime"),
         )
     ),
+    "Console": _object(status=_status("consoleURL")),
     "BundleDeployment": _object(
         spec=_shape(
             "Spec",

@@ -3,6 +3,7 @@
 Texts are cut, and NUL characters, which PostgreSQL rejects, are replaced.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ Object = Mapping[str, Any]
 
 TEXT_LIMIT = 32_768  # the longest message that operator-controller writes
 _BIG = 2**63
+_HTTPS = re.compile(r"https://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._/\-]*)?")
 
 
 def dig(value: Any, *path: str) -> Any:
@@ -58,3 +60,8 @@ def read_time(value: Any) -> datetime | None:
         return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def https_address(value: str) -> str:
+    """The https address without user, query and last slash; empty for anything else."""
+    return value.rstrip("/") if _HTTPS.fullmatch(value) else ""

@@ -38,6 +38,7 @@ PLATFORM_OPERATORS = Resource(
 )
 CLUSTER_OPERATORS = Resource("config.openshift.io", ("v1",), "clusteroperators", "ClusterOperator")
 CLUSTER_VERSIONS = Resource("config.openshift.io", ("v1",), "clusterversions", "ClusterVersion")
+CONSOLES = Resource("config.openshift.io", ("v1",), "consoles", "Console")
 BUNDLE_DEPLOYMENTS = Resource(
     "core.rukpak.io", ("v1alpha2", "v1alpha1"), "bundledeployments", "BundleDeployment"
 )
@@ -114,6 +115,7 @@ ALL: tuple[Resource, ...] = (
     PLATFORM_OPERATORS,
     CLUSTER_OPERATORS,
     CLUSTER_VERSIONS,
+    CONSOLES,
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
     CLUSTER_EXTENSIONS,

@@ -60,7 +60,7 @@ PAGES: dict[str, dict[str, str]] = {
     "/cluster-operators/": _READ,
     "/cluster-operators/{cluster}/{name}": _READ,
     "/clusters/{cluster}": _READ,
-    "/objects/{cluster}/{kind}/{namespace}/{name}": {"GET": "read", "POST": "act"},
+    "/objects/{cluster}/{kind}/{namespace}/{name}": {"GET": "read", "POST": "request"},
     "/readiness/": _READ,
     "/readiness/olm-v1/": _READ,
     "/crds/": _READ,

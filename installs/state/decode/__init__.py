@@ -13,6 +13,7 @@ DECODERS: dict[str, Callable[[Any], DecodedObject | None]] = {
     "PlatformOperator": platform.platform_operator,
     "ClusterOperator": platform.cluster_operator,
     "ClusterVersion": platform.cluster_version,
+    "Console": platform.console,
     "BundleDeployment": platform.bundle_deployment,
     "Bundle": platform.bundle,
     "ClusterExtension": v1.cluster_extension,

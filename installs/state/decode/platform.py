@@ -14,7 +14,7 @@ from installs.state.decode.common import (
     labelled_owner,
 )
 from olmweb.kube.conditions import find, status_of
-from olmweb.kube.fields import Object, dig, items, text
+from olmweb.kube.fields import Object, dig, https_address, items, text
 
 PLATFORM_CATALOG = "redhat-operators"  # the only one in phase 0 of PlatformOperators
 RUKPAK = "core.rukpak.io"
@@ -117,3 +117,9 @@ def cluster_version(obj: Object) -> DecodedObject | None:
         ],
     }
     return decoded_object(obj, "ClusterVersion", component_columns(obj), details)
+
+
+def console(obj: Object) -> DecodedObject | None:
+    """`details["address"]` is that of the OpenShift Console; empty if it is not plain https."""
+    address = https_address(text(obj, "status", "consoleURL", limit=500))
+    return decoded_object(obj, "Console", component_columns(obj), {"address": address})

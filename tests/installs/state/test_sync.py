@@ -22,6 +22,7 @@ from olmweb.kube.resources import (
     BUNDLES,
     CLUSTER_CATALOGS,
     CLUSTER_VERSIONS,
+    CONSOLES,
     PLATFORM_OPERATORS,
 )
 from olmweb.models import Cluster, ResourceWatch, SyncRun
@@ -55,7 +56,7 @@ def test_a_first_pass_keeps_every_object_with_what_pages_show(
     report = sync_cluster(cluster)
     assert (report.outcome, report.error) == ("changed", "")
     assert report.kinds["PlatformOperator"] == {"objects": 3, "written": 3, "deleted": 0}
-    assert report.requests == len(fake.requests) == 41
+    assert report.requests == len(fake.requests) == 42
     bad = Operator.objects.get(name="bad")
     assert (bad.package, bad.catalog) == ("bad", "redhat-operators")
     assert bad.bundle == "quay.io/x/bad@sha256:1"
@@ -76,7 +77,7 @@ def test_a_first_pass_keeps_every_object_with_what_pages_show(
     assert cluster.kinds["BundleDeployment"]["version"] == "v1alpha2"
     assert cluster.revision == 1
     run = SyncRun.objects.get()
-    assert (run.outcome, run.target, run.counts["requests"]) == ("changed", "prod", 41)
+    assert (run.outcome, run.target, run.counts["requests"]) == ("changed", "prod", 42)
 
 
 def test_an_unchanged_pass_writes_only_the_cluster_row(fake: KubeFake, cluster: Cluster) -> None:
@@ -446,3 +447,52 @@ def test_a_list_that_expires_half_way_keeps_no_ghosts(fake: KubeFake, cluster: C
     fake.script("GET", path, first, status_answer(410, "expired", "Expired"))
     sync_cluster(cluster)
     assert list(Operator.objects.values_list("name", flat=True)) == ["good"]
+
+
+def put_console(fake: KubeFake, address: object) -> None:
+    fake.put(CONSOLES, {"metadata": {"name": "cluster"}, "status": {"consoleURL": address}})
+
+
+@pytest.mark.parametrize(
+    ("reported", "stored"),
+    [
+        ("https://console.example.com", "https://console.example.com"),
+        ("https://console.example.com/", "https://console.example.com"),
+        ("http://console.example.com", ""),
+        ("javascript:alert(1)//https://x", ""),
+        ("https://user@console.example.com", ""),
+        ('https://console.example.com/"onclick="', ""),
+        (7, ""),
+    ],
+)
+def test_the_address_of_the_console_is_that_of_the_cluster_if_it_is_https(
+    fake: KubeFake, cluster: Cluster, reported: object, stored: str
+) -> None:
+    put_console(fake, reported)
+    sync_cluster(cluster)
+    assert cluster.console == stored
+
+
+def test_a_cluster_without_consoles_has_no_address_and_no_error(
+    fake: KubeFake, cluster: Cluster
+) -> None:
+    put_console(fake, "https://console.example.com")
+    sync_cluster(cluster)
+    fake.hide(CONSOLES)
+    assert sync_cluster(cluster).outcome == "changed"
+    assert cluster.console == ""
+    assert (cluster.kinds["Console"]["state"], cluster.error_code) == ("absent", "")
+
+
+def test_the_address_of_the_console_stays_while_it_can_not_be_read(
+    fake: KubeFake, cluster: Cluster
+) -> None:
+    from tests.kubefake import status_answer
+
+    put_console(fake, "https://console.example.com")
+    sync_cluster(cluster)
+    path = "/apis/config.openshift.io/v1/consoles"
+    fake.script("GET", path, status_answer(403, "forbidden"))
+    sync_cluster(cluster)
+    assert cluster.kinds["Console"]["state"] == "forbidden"
+    assert cluster.console == "https://console.example.com"

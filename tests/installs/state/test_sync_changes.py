@@ -291,6 +291,19 @@ def test_the_version_of_the_cluster_follows_its_cluster_version(watched: Cluster
     assert watched.version == "4.13.0"
 
 
+def test_the_address_of_the_console_follows_its_console(watched: Cluster) -> None:
+    obj = {"metadata": {"name": "cluster"}, "status": {"consoleURL": "https://console.test"}}
+    apply_changes(watched, [change("Console", obj, 1000)], {})
+    watched.refresh_from_db()
+    assert watched.console == "https://console.test"
+    apply_changes(watched, [change("ClusterOperator", {"metadata": {"name": "dns"}}, 1001)], {})
+    watched.refresh_from_db()
+    assert watched.console == "https://console.test"
+    apply_changes(watched, [change("Console", obj, 1002, gone=True)], {})
+    watched.refresh_from_db()
+    assert watched.console == ""
+
+
 def test_members_of_the_aggregated_operator_follow_changes(
     fake: KubeFake, cluster: Cluster
 ) -> None:

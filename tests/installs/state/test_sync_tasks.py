@@ -228,7 +228,7 @@ def test_the_command_tells_a_person_what_it_did(fake: KubeFake, cluster: Cluster
     out = io.StringIO()
     call_command("sync_cluster", "prod", stdout=out)
     assert "PlatformOperator: 3 objects, 3 written, 0 deleted" in out.getvalue()
-    assert "prod: changed, 41 requests" in out.getvalue()
+    assert "prod: changed, 42 requests" in out.getvalue()
 
 
 def test_the_command_reads_all_that_verdicts_need_and_evaluates_anew(
