@@ -25,6 +25,7 @@ app_name = "installs"
 _OPERATOR = "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>"
 _SOFTWARE = "software/<str:cluster>/<str:catalog>/<str:package>"
 urlpatterns = [
+    path("report/", clusters.report, name="report"),
     path("search/", search.search_page, name="search"),
     path("operators/", operators.operator_list, name="operators"),
     path("operators/export.csv", operators.operator_export, name="operators-export"),

@@ -11,6 +11,7 @@ from installs.models.history import Transition as Transition
 from installs.models.history import UnknownMessage as UnknownMessage
 from installs.models.requests import AllowRule as AllowRule
 from installs.models.requests import InstallRequest as InstallRequest
+from installs.models.state import FAILING as FAILING
 from installs.models.state import NEEDS_ATTENTION as NEEDS_ATTENTION
 from installs.models.state import ClusterInventory as ClusterInventory
 from installs.models.state import ClusterOperator as ClusterOperator

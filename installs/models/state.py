@@ -19,7 +19,8 @@ class Health(models.TextChoices):
     HEALTHY = "Healthy"
 
 
-NEEDS_ATTENTION = (Health.FAILED, Health.BLOCKED, Health.DEGRADED, Health.NEEDS_APPROVAL)
+FAILING = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
+NEEDS_ATTENTION = (*FAILING, Health.NEEDS_APPROVAL)
 
 
 class Observed(models.Model):

@@ -1,20 +1,26 @@
-"""Reads behind the recent changes: changes of health, installed and removed operators."""
+"""Reads behind the recent changes: changes of health, installed and removed operators, and the
+number of failing operators by day.
+"""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from typing import Any
 
-from django.db.models import Q
+from django.db.models import Case, Count, FilteredRelation, OuterRef, Q, Subquery, When
+from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
-from installs.models import NEEDS_ATTENTION, Health, Transition
-from olmweb.models import Cluster
+from installs.models import FAILING, NEEDS_ATTENTION, Action, Health, Transition
+from olmweb.models import Cluster, SyncRun
 
 CHANGES_SHOWN = 12
 HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
 ROWS_LIMIT = 5000
 # Of each change, beside its type, statuses and time. Thousands of model instances would take long.
 _SHOWN = ("pk", "cluster", "kind", "namespace", "name", "to_reason")
+_IDENTITY = ("cluster", "kind", "namespace", "name")
 OPERATOR_KINDS = ("PlatformOperator", "ClusterExtension", "Subscription", "ClusterServiceVersion")
 # Direction -> its words, in the order of the columns.
 DIRECTIONS = {
@@ -24,6 +30,7 @@ DIRECTIONS = {
     "removed": "removed",
 }
 BAR_HEIGHT = 40
+TREND_DAYS, TREND_HEIGHT = 30, 60
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
 _WORKING = (str(Health.INSTALLING), str(Health.UPGRADING), str(Health.NEEDS_APPROVAL))
 
@@ -112,17 +119,7 @@ def direction_of(kind: str, before: str, after: str) -> str:
 def recent(clusters: Sequence[Cluster]) -> Recent:
     """Changes on these clusters in the last 24 hours; one query."""
     now = timezone.now()
-    news = Q(type="Health") | Q(type="Object", to_status__in=("appeared", "deleted"))
-    rows = list(
-        Transition.objects.filter(
-            news,
-            cluster__in=[cluster.pk for cluster in clusters],
-            kind__in=OPERATOR_KINDS,
-            at__gte=now - DAY,
-        )
-        .order_by("-at", "-pk")
-        .values_list("type", "from_status", "to_status", "at", *_SHOWN)[:ROWS_LIMIT]
-    )
+    rows = _changes_since(clusters, now - DAY)
     counts = [dict.fromkeys(DIRECTIONS, 0) for _ in range(24)]
     for kind, before, after, at, *_ in rows:
         if direction := direction_of(kind, before, after):
@@ -133,14 +130,50 @@ def recent(clusters: Sequence[Cluster]) -> Recent:
         for name, words in DIRECTIONS.items()
     )
     first_seen = sum(kind == "Health" and not before for kind, before, *_ in rows)
+    latest = _as_transitions(clusters, rows[:CHANGES_SHOWN])
+    return Recent(directions, _hours(counts, now), latest, first_seen)
+
+
+def changes_of_week(clusters: Sequence[Cluster]) -> tuple[dict[str, int], tuple[Transition, ...]]:
+    """How many operators went each way of DIRECTIONS in the last seven days, and these changes,
+    newest first; one query."""
+    rows = [
+        (direction, row)
+        for row in _changes_since(clusters, timezone.now() - 7 * DAY)
+        if (direction := direction_of(*row[:3]))
+    ]
+    counts = Counter(direction for direction, _ in rows)
+    return {name: counts[name] for name in DIRECTIONS}, _as_transitions(
+        clusters, [row for _, row in rows]
+    )
+
+
+def _changes_since(clusters: Sequence[Cluster], start: datetime) -> list[tuple[Any, ...]]:
+    """(type, status before, status after, time, and the columns _SHOWN), newest first."""
+    news = Q(type="Health") | Q(type="Object", to_status__in=("appeared", "deleted"))
+    return list(
+        Transition.objects.filter(
+            news,
+            cluster__in=[cluster.pk for cluster in clusters],
+            kind__in=OPERATOR_KINDS,
+            at__gte=start,
+        )
+        .order_by("-at", "-pk")
+        .values_list("type", "from_status", "to_status", "at", *_SHOWN)[:ROWS_LIMIT]
+    )
+
+
+def _as_transitions(
+    clusters: Sequence[Cluster], rows: Iterable[tuple[Any, ...]]
+) -> tuple[Transition, ...]:
     by_id = {cluster.pk: cluster for cluster in clusters}
-    latest = []
-    for kind, before, after, at, pk, cluster, *names in rows[:CHANGES_SHOWN]:
+    transitions = []
+    for kind, before, after, at, pk, cluster, *names in rows:
         row = Transition(pk, type=kind, from_status=before, to_status=after, at=at)
         row.cluster = by_id[cluster]
         row.kind, row.namespace, row.name, row.to_reason = names
-        latest.append(row)
-    return Recent(directions, _hours(counts, now), tuple(latest), first_seen)
+        transitions.append(row)
+    return tuple(transitions)
 
 
 def _hours(counts: Sequence[dict[str, int]], now: datetime) -> tuple[Hour, ...]:
@@ -160,3 +193,179 @@ def _bars(hour: dict[str, int], top: int) -> tuple[Bar, ...]:
             floor -= height
             bars.append(Bar(name, floor, height))
     return tuple(bars)
+
+
+# --- failing operators by day ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterHistory:
+    """The first sync (None if unknown), the actions in progress, and of each day the failures that
+    began less those that ended."""
+
+    first_sync: datetime | None
+    open_actions: int
+    failures: dict[date, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TrendDay:
+    """The operators failing at the end of a day; `count` is None if it was not recorded. `y` and
+    `height` are those of its bar, in a box of TREND_HEIGHT."""
+
+    day: date
+    count: int | None
+    x: int
+    y: int = TREND_HEIGHT
+    height: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Failing operators (failed, degraded or blocked) of the last TREND_DAYS days, oldest first;
+    the last day is today, until now."""
+
+    days: tuple[TrendDay, ...]
+
+    @property
+    def now(self) -> int:
+        return self.days[-1].count or 0
+
+    @property
+    def top(self) -> int:
+        return max(day.count or 0 for day in self.days)
+
+    @property
+    def unknown_days(self) -> int:
+        return sum(day.count is None for day in self.days)
+
+    @property
+    def unknown_width(self) -> int:
+        return self.unknown_days * 10 - 3
+
+    @property
+    def since(self) -> date | None:
+        """The first recorded day, where days before it are not recorded."""
+        return self.days[self.unknown_days].day if 0 < self.unknown_days < TREND_DAYS else None
+
+    @property
+    def sentence(self) -> str:
+        """`43 failing now, 12 more than 7 days ago`."""
+        before = self.days[-8].count
+        if before is None:
+            return f"{self.now} failing now"
+        change = self.now - before
+        compared = f"{abs(change)} {'more' if change > 0 else 'fewer'} than"
+        return f"{self.now} failing now, {compared if change else 'as many as'} 7 days ago"
+
+
+def trend(failing: int, histories: Sequence[ClusterHistory]) -> Trend:
+    """The days of the clusters with these histories, of which `failing` operators fail now.
+
+    Counts back from now: each change of health, or deletion, that began or ended a failure. A day
+    is unknown if one of the clusters was not synced yet, or its first sync is past the retention
+    period.
+    """
+    today = timezone.localdate()
+    starts = [history.first_sync for history in histories]
+    first = timezone.localdate(max(starts)) if starts and None not in starts else None
+    net: Counter[date] = Counter()
+    for history in histories:
+        net.update(history.failures)
+    counts: list[int | None] = []
+    count = failing
+    for past in range(TREND_DAYS):
+        day = today - DAY * past
+        counts.append(max(0, count) if first is not None and day >= first else None)
+        count -= net[day]
+    counts[0] = failing
+    counts.reverse()
+    top = max(count or 0 for count in counts) or 1
+    return Trend(
+        tuple(
+            _trend_day(today - DAY * (TREND_DAYS - 1 - index), count, index * 10, top)
+            for index, count in enumerate(counts)
+        )
+    )
+
+
+def _trend_day(day: date, count: int | None, x: int, top: int) -> TrendDay:
+    """A bar that is not zero is never too low to see."""
+    height = max(2, round(count * TREND_HEIGHT / top)) if count else 0
+    return TrendDay(day, count, x, TREND_HEIGHT - height, height)
+
+
+def cluster_histories(clusters: Sequence[Cluster]) -> dict[int, ClusterHistory]:
+    """By id of the cluster; one query, with a row for each cluster and day.
+
+    The history of a deletion has no health: it ends what the last change of health before it says.
+    """
+    last_health = (
+        Transition.objects.filter(
+            type="Health",
+            at__lt=OuterRef("change__at"),
+            **{name: OuterRef(f"change__{name}") for name in _IDENTITY},
+        )
+        .order_by("-at", "-pk")
+        .values("to_status")[:1]
+    )
+    outcomes = SyncRun.Outcome
+    first_sync = (
+        SyncRun.objects.filter(
+            kind=SyncRun.Kind.CLUSTER,
+            target=OuterRef("name"),
+            outcome__in=(outcomes.CHANGED, outcomes.UNCHANGED),
+        )
+        .order_by("started_at")
+        .values("started_at")[:1]
+    )
+    open_actions = (
+        Action.objects.filter(cluster=OuterRef("pk"), state__in=Action.OPEN)
+        .order_by()
+        .values("cluster")
+        .annotate(number=Count("pk"))
+        .values("number")
+    )
+    was_failing = Q(transitions__from_status__in=FAILING)
+    is_failing = Q(transitions__to_status__in=FAILING)
+    health = Q(transitions__type="Health") & (was_failing ^ is_failing)
+    deleted = Q(
+        transitions__type="Object",
+        transitions__to_status="deleted",
+        transitions__from_status="present",
+    )
+    change = FilteredRelation(
+        "transitions",
+        condition=(health | deleted)
+        & Q(
+            transitions__kind__in=OPERATOR_KINDS,
+            transitions__at__gte=timezone.now() - DAY * (TREND_DAYS + 1),
+        ),
+    )
+    rows = (
+        Cluster.objects.filter(pk__in=[cluster.pk for cluster in clusters])
+        .annotate(
+            change=change,
+            first_sync=Subquery(first_sync),
+            open_actions=Coalesce(Subquery(open_actions), 0),
+            day=TruncDate("change__at"),
+            before=Case(
+                When(change__type="Object", then=Subquery(last_health)),
+                default="change__from_status",
+            ),
+        )
+        .order_by()
+        .values("pk", "first_sync", "open_actions", "day")
+        .annotate(
+            began=Count("change", filter=Q(change__to_status__in=FAILING)),
+            ended=Count("change", filter=Q(before__in=FAILING)),
+        )
+    )
+    histories: dict[int, ClusterHistory] = {}
+    for row in rows:
+        history = histories.setdefault(
+            row["pk"], ClusterHistory(row["first_sync"], row["open_actions"], {})
+        )
+        if row["day"]:
+            history.failures[row["day"]] = row["began"] - row["ended"]
+    return histories

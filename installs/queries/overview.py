@@ -1,19 +1,19 @@
 """Reads behind the overview: problems of each cluster, work that waits, catalogs."""
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from django.db.models import Count, F, IntegerField, Q, QuerySet
 
 from catalogs.models import Catalog
-from catalogs.queries import count_packages, distinct_catalogs
+from catalogs.queries import distinct_catalogs
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import explain_impact
 from installs.diagnosis.types import read_conditions
 from installs.models import (
+    FAILING,
     NEEDS_ATTENTION,
-    Action,
     ClusterOperator,
     Component,
     CRDState,
@@ -21,8 +21,15 @@ from installs.models import (
     InstallRequest,
     Operator,
 )
+from installs.queries.changes import ClusterHistory
 from installs.queries.crds import troubled_crds
-from installs.queries.operators import CauseGroup, cause_members, count_by_cause, group_by_cause
+from installs.queries.operators import (
+    CauseGroup,
+    CauseTarget,
+    cause_members,
+    count_by_cause,
+    group_by_cause,
+)
 from installs.state.observation import details_of
 from olmweb.kube.fields import text, texts
 from olmweb.models import Cluster
@@ -50,25 +57,9 @@ class Waiting:
     crds: tuple[CRDState, ...]
     requests: tuple[InstallRequest, ...] = ()
 
-
-def waiting(
-    clusters: Sequence[Cluster],
-    *,
-    upgrades: int,
-    approvals: Sequence[WaitingPlan],
-    requests: Sequence[InstallRequest] = (),
-) -> Waiting:
-    """The given numbers, the actions in progress and the CRDs with stale storedVersions; two
-    queries.
-    """
-    ids = [cluster.pk for cluster in clusters]
-    return Waiting(
-        actions=Action.objects.filter(cluster__in=ids, state__in=Action.OPEN).count(),
-        upgrades=upgrades,
-        approvals=tuple(approvals),
-        crds=tuple(troubled_crds(clusters)),
-        requests=tuple(requests),
-    )
+    @property
+    def any(self) -> bool:
+        return any((self.actions, self.upgrades, self.approvals, self.crds, self.requests))
 
 
 def approvals_of(cluster: str, operators: Sequence[Operator]) -> list[WaitingPlan]:
@@ -162,6 +153,10 @@ class HealthCounts:
         return self.by_health.get(Health.HEALTHY, 0)
 
     @property
+    def failing(self) -> int:
+        return sum(self.by_health.get(value, 0) for value in FAILING)
+
+    @property
     def working(self) -> int:
         return self.by_health.get(Health.INSTALLING, 0) + self.by_health.get(Health.UPGRADING, 0)
 
@@ -239,12 +234,17 @@ class ClusterOverview:
         return "attention" if self.counts.attention else "healthy"
 
 
-def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
-    """One entry a cluster, worst first; four queries however many clusters there are."""
+def overview(clusters: Sequence[Cluster], *, names: int | None = None) -> list[ClusterOverview]:
+    """One entry a cluster, worst first; four queries however many clusters there are.
+
+    Each cause carries up to `names` of its operators: by default the first on the page of a single
+    cluster, and none in the table of clusters, which only counts.
+    """
+    if names is None:
+        names = 1 if len(clusters) == 1 else 0
     ids = [cluster.pk for cluster in clusters]
     operators = Operator.objects.filter(cluster__in=ids)
     counted = _counted(operators, ids)
-    names = 3 if len(clusters) == 1 else 0  # the table of clusters only counts
     members = cause_members(
         operators.filter(health__in=NEEDS_ATTENTION),
         names=names,
@@ -261,7 +261,7 @@ def overview(clusters: Sequence[Cluster]) -> list[ClusterOverview]:
             cluster=cluster,
             counts=counted[cluster.pk].health,
             arcs=arcs_of(counted[cluster.pk].health.segments),
-            causes=group_by_cause(counted[cluster.pk].failing, shown[cluster.pk], names=names),
+            causes=_causes(cluster, counted[cluster.pk], shown[cluster.pk], names),
             cluster_operators=[
                 entry
                 for entry in blocking[cluster.pk]
@@ -288,6 +288,7 @@ class _Counted:
 
     health: HealthCounts
     failing: list[tuple[str, str, dict[str, str], int]]
+    kinds: dict[tuple[str, str], Counter[str]]  # (finding, reason) -> operators by kind
 
 
 def _counted(operators: QuerySet[Operator], ids: Sequence[int]) -> dict[int, _Counted]:
@@ -295,16 +296,51 @@ def _counted(operators: QuerySet[Operator], ids: Sequence[int]) -> dict[int, _Co
     numbers: dict[int, dict[str, int]] = {pk: {} for pk in ids}
     upgrades = dict.fromkeys(ids, 0)
     failing: dict[int, list[tuple[str, str, dict[str, str], int]]] = {pk: [] for pk in ids}
+    kinds: dict[int, dict[tuple[str, str], Counter[str]]] = {pk: defaultdict(Counter) for pk in ids}
     other_version = ~Q(upgrade="") & ~Q(upgrade=F("version"))
     upgradable = Count("pk", filter=other_version, output_field=IntegerField())
-    for cluster, health, finding, reason, facts, upgradable_here, number in count_by_cause(
-        operators, "cluster", "health", upgradable=upgradable
+    for cluster, health, kind, finding, reason, facts, upgradable_here, number in count_by_cause(
+        operators, "cluster", "health", "kind", upgradable=upgradable
     ):
         numbers[cluster][health] = numbers[cluster].get(health, 0) + number
         upgrades[cluster] += upgradable_here
         if health in _BAD:
             failing[cluster].append((finding, reason, facts, number))
-    return {pk: _Counted(HealthCounts(numbers[pk], upgrades[pk]), failing[pk]) for pk in ids}
+            kinds[cluster][finding, reason][kind] += number
+    return {
+        pk: _Counted(HealthCounts(numbers[pk], upgrades[pk]), failing[pk], kinds[pk]) for pk in ids
+    }
+
+
+def _causes(
+    cluster: Cluster, counted: _Counted, members: Sequence[Operator], names: int
+) -> list[CauseGroup]:
+    """The causes of one cluster with the kinds of their operators, most operators first."""
+    return [
+        replace(
+            group,
+            targets=tuple(
+                CauseTarget(cluster.name, kind, number)
+                for kind, number in counted.kinds[group.id, group.reason].most_common()
+            ),
+        )
+        for group in group_by_cause(counted.failing, members, names=names)
+    ]
+
+
+def waiting(
+    entries: Sequence[ClusterOverview],
+    requests: Sequence[InstallRequest],
+    histories: Mapping[int, ClusterHistory],
+) -> Waiting:
+    """The work of these clusters, with the requests that the reader may decide; one query."""
+    return Waiting(
+        actions=sum(history.open_actions for history in histories.values()),
+        upgrades=sum(entry.counts.upgrades for entry in entries),
+        approvals=tuple(approval for entry in entries for approval in entry.approvals),
+        crds=tuple(troubled_crds([entry.cluster for entry in entries])),
+        requests=tuple(requests),
+    )
 
 
 def _cluster_operators(ids: Sequence[int]) -> dict[int, list[BlockingOperator]]:
@@ -350,7 +386,6 @@ class CatalogSummary:
     `troubled` are the ways that fail or are stale."""
 
     serving: int
-    packages: int
     troubled: list[Catalog]
     new: int
 
@@ -366,7 +401,7 @@ def catalogs_revision(rows: Sequence[Catalog]) -> str:
 
 
 def catalog_summary(rows: Sequence[Catalog], clusters: Sequence[Cluster]) -> CatalogSummary:
-    """Of these clusters; one query. Catalogs read from files belong to no cluster and count
+    """Of these clusters; no query. Catalogs read from files belong to no cluster and count
     everywhere."""
     ids = {None, *(cluster.pk for cluster in clusters)}
     shown = [row for row in rows if row.cluster_id in ids]
@@ -377,7 +412,6 @@ def catalog_summary(rows: Sequence[Catalog], clusters: Sequence[Cluster]) -> Cat
             any(row.state == states.SERVING and not row.stale for row in entries)
             for entries in catalogs
         ),
-        packages=count_packages(shown),
         troubled=[row for row in shown if row.stale or row.state == states.FAILED],
         new=sum(all(row.state == states.NEW for row in entries) for entries in catalogs),
     )

@@ -1,27 +1,42 @@
-"""Pages of clusters: the overview, one cluster, and the CustomResourceDefinitions."""
+"""Pages of clusters: the overview, the status report, one cluster, and the
+CustomResourceDefinitions.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from installs.actions.requests import waiting_for
-from installs.models import InstallRequest
 from installs.presenters.diagnosis import remedy_steps
+from installs.presenters.status_report import as_markdown, status_report
 from installs.queries import crds
 from installs.queries import overview as queries
-from installs.queries.changes import recent
-from installs.queries.overview import Waiting, waiting
+from installs.queries.changes import ClusterHistory, Trend, cluster_histories, recent, trend
 from installs.queries.watched_resources import watched_resources
+from installs.readiness.blockers import read_minor
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
-from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
+from olmweb.web.pages import (
+    cluster_revision,
+    cluster_topic,
+    render_live,
+    render_page,
+    revision_token,
+    unchanged,
+)
 
 
 class OverviewForm(FilterForm):
     cluster = TextFilter()
+
+
+class ReportForm(FilterForm):
+    cluster = TextFilter()
+    format = ChoiceFilter(("md",))
 
 
 class CRDsForm(FilterForm):
@@ -45,14 +60,18 @@ def overview(request: HttpRequest) -> HttpResponse:
     if (answer := unchanged(request, token)) is not None:
         return answer
     entries = queries.overview(shown) if shown else []
+    single = entries[0] if len(entries) == 1 else None
+    histories = cluster_histories(shown) if shown else {}
     context = {
         "entries": entries,
-        "single": entries[0] if len(entries) == 1 else None,
+        "single": single,
+        "following": _following(single),
         "several": len(entries) > 1,
         "recent": recent(shown) if shown else None,
+        "trend": _trend(entries, histories),
         "catalogs": queries.catalog_summary(catalogs, shown),
-        "waiting": _waiting(entries, requests) if entries else None,
-        "kinds": queries.installable_kinds(entries[0].cluster) if len(entries) == 1 else [],
+        "waiting": queries.waiting(entries, requests, histories) if entries else None,
+        "kinds": queries.installable_kinds(single.cluster) if single else [],
         "configured": settings.CLUSTERS,
         "silence_shown": _silence_shown(entries),
     }
@@ -60,6 +79,25 @@ def overview(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
         topics.append("requests")
     return render_live(request, "installs/overview.html", context, token=token, topics=topics)
+
+
+def _following(entry: queries.ClusterOverview | None) -> str:
+    """The next minor version of the cluster, or empty if its version is not known."""
+    minor = read_minor(entry.update.version) if entry and entry.update else None
+    return str(minor.next()) if minor else ""
+
+
+def _trend(
+    entries: Sequence[queries.ClusterOverview], histories: Mapping[int, ClusterHistory]
+) -> Trend | None:
+    """Of the clusters that were synced; None where they have no operator."""
+    synced = [entry for entry in entries if entry.cluster.synced_at]
+    if not any(entry.counts.total for entry in synced):
+        return None
+    return trend(
+        sum(entry.counts.failing for entry in synced),
+        [histories[entry.cluster.pk] for entry in synced],
+    )
 
 
 def _silence_shown(entries: list[queries.ClusterOverview]) -> list[int]:
@@ -70,13 +108,18 @@ def _silence_shown(entries: list[queries.ClusterOverview]) -> list[int]:
     return [cluster.pk for cluster in silent if len(entries) > 1 or cluster.synced_at is None]
 
 
-def _waiting(entries: list[queries.ClusterOverview], requests: Sequence[InstallRequest]) -> Waiting:
-    return waiting(
-        [entry.cluster for entry in entries],
-        upgrades=sum(entry.counts.upgrades for entry in entries),
-        approvals=[approval for entry in entries for approval in entry.approvals],
-        requests=requests,
-    )
+@require_safe
+def report(request: HttpRequest) -> HttpResponse:
+    """The status report of the chosen cluster or of all, for print or as Markdown."""
+    chosen = ReportForm.read(request.GET)
+    wanted = chosen["cluster"]
+    shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
+    content = status_report(shown, waiting_for(request.user, shown), timezone.now())
+    if chosen["format"]:
+        response = HttpResponse(as_markdown(content), content_type="text/markdown; charset=utf-8")
+        response["Content-Disposition"] = 'attachment; filename="status-report.md"'
+        return response
+    return render_page(request, "installs/report.html", {"report": content})
 
 
 @require_safe

@@ -32,6 +32,7 @@ BUNDLES_OF = 50  # packages whose bundles are searched
 # (words, address) of the pages of the navigation and the menu.
 PAGES = (
     ("Overview", "overview"),
+    ("Status report", "installs:report"),
     ("Software catalog", "catalogs:software"),
     ("Installed operators", "installs:operators"),
     ("Cluster operators", "installs:clusteroperators"),

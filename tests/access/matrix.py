@@ -28,6 +28,7 @@ PAGES: dict[str, dict[str, str]] = {
     "/": _READ,
     "/software/": _READ,
     "/search/": _READ,
+    "/report/": _READ,
     _SOFTWARE: _READ,
     f"{_SOFTWARE}/graph.mmd": _READ,
     f"{_SOFTWARE}/graph.svg": _READ,

@@ -15,6 +15,8 @@ from tests.e2e.product import CHROMIUM_FLAGS, demo
 
 PAGES = {
     "overview": "/",
+    "report": "/report/",
+    "readiness": "/readiness/",
     "software": "/software/",
     "software-table": "/software/?view=table",
     "software-search": "/software/?q=operator+service",

@@ -3,6 +3,7 @@
 import pytest
 
 from installs.queries.operator_table import OPERATORS
+from tests.e2e.steps import sign_in
 
 pytestmark = pytest.mark.e2e
 
@@ -42,3 +43,28 @@ def test_a_row_menu_and_the_columns_are_reached_by_keyboard(new_page) -> None:
     page.wait_for_url("**columns=name**")
     assert page.get_by_role("columnheader", name="Channel").count() == 0
     assert page.get_by_role("columnheader", name="Catalog").count() == 1
+
+
+@pytest.mark.parametrize("user", ["", "operator"])
+def test_what_to_know_and_do_about_a_failing_cluster_is_on_the_first_screen(
+    new_page, user: str
+) -> None:
+    page = new_page(viewport={"width": 1280, "height": 800})
+    if user:
+        sign_in(page, user)
+    page.goto("/")
+    assert page.locator("#demo").is_visible()
+    for name in ("Health", "Cluster update", "Needs your action", "Causes"):
+        box = page.get_by_role("region", name=name).bounding_box()
+        assert box
+        assert box["y"] + box["height"] <= 800, name
+
+
+def test_the_status_report_prints_on_white_paper_without_navigation(new_page) -> None:
+    page = new_page(viewport={"width": 794, "height": 1123}, color_scheme="light")
+    page.goto("/report/")
+    page.emulate_media(media="print")
+    for gone in (page.get_by_role("navigation", name="Main"), page.get_by_role("banner")):
+        assert gone.count() == 0 or not gone.first.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 794
+    assert page.pdf(format="A4", prefer_css_page_size=True).startswith(b"%PDF")

@@ -31,7 +31,7 @@ def press(page: Page, goal: Locator) -> None:
 
 def count_of(page: Page) -> int:
     """How many operators the overview says that this cause has."""
-    cause = page.get_by_role("region", name="Causes").get_by_role("listitem").filter(has_text=CAUSE)
+    cause = page.get_by_role("region", name="Causes").get_by_role("row").filter(has_text=CAUSE)
     return int(re.findall(r"\d+", cause.inner_text())[0])
 
 

@@ -8,8 +8,16 @@ from django.test import Client
 from django.utils import timezone
 
 from installs.models import Transition
-from installs.queries.changes import BAR_HEIGHT, DIRECTIONS, recent
-from olmweb.models import Cluster
+from installs.queries.changes import (
+    BAR_HEIGHT,
+    DIRECTIONS,
+    Trend,
+    TrendDay,
+    cluster_histories,
+    recent,
+    trend,
+)
+from olmweb.models import Cluster, SyncRun
 from tests.factories import make_cluster, make_component, make_crd, make_operator, make_transition
 from tests.worlds.html import assert_page
 from tests.worlds.operators import make_clusteroperator, make_failing_world
@@ -79,8 +87,8 @@ def test_what_was_only_first_seen_is_counted_apart(reader: Client, prod: Cluster
     make_subscription(prod)
     change(prod, "", "Failed", 10)
     text = assert_page(reader.get("/")).text
-    assert "0 new failures, 0 recovered 2 discovered at first sync" not in text
-    assert "0 new failures, 0 recovered 1 discovered at first sync" in text
+    assert "0 new failures, 0 recovered, 2 discovered at first sync" not in text
+    assert "0 new failures, 0 recovered, 1 discovered at first sync" in text
 
 
 def test_bars_fill_their_box_and_stack(prod: Cluster) -> None:
@@ -151,7 +159,8 @@ def test_what_blocks_the_update_of_the_cluster_is_named(reader: Client, prod: Cl
     )  # fmt: skip
     page = assert_page(reader.get("/"))
     assert "Blocked by 2: olm IncompatibleOperatorsInstalled" in page.text
-    assert "VerifyPayload no signature" in page.text
+    assert "ClusterVersion VerifyPayload" in page.text
+    assert "next minor 4.17" in page.text
     assert "copied" not in page.text, "it repeats what the ClusterOperator says"
     assert "Updating from 4.16.3 to 4.16.9" in page.text
     assert "etcd is slow" in page.text
@@ -188,3 +197,87 @@ def test_the_fullest_overview_costs_at_most_twelve_queries(
     for address in ("/", "/?cluster=a"):
         with django_assert_max_num_queries(12):
             reader.get(address)
+
+
+# --- failing operators by day ---------------------------------------------------------------------
+
+
+def sync_first(cluster: Cluster, days: int) -> None:
+    at = timezone.now() - timedelta(days=days)
+    SyncRun.objects.create(
+        kind="cluster", target=cluster.name, cluster=cluster, outcome="changed", started_at=at
+    )
+    SyncRun.objects.create(
+        kind="cluster", target=cluster.name, cluster=cluster, outcome="failed",
+        started_at=at - timedelta(days=5),
+    )  # fmt: skip
+
+
+def counts_of(*clusters: Cluster, failing: int) -> list[int | None]:
+    """The counts of the last ten days, the newest first."""
+    histories = cluster_histories(clusters)
+    days = trend(failing, [histories[cluster.pk] for cluster in clusters]).days
+    assert len(days) == 30
+    return [day.count for day in reversed(days)][:10]
+
+
+def test_failing_operators_are_counted_back_from_now_by_day(prod: Cluster) -> None:
+    sync_first(prod, 9)
+    day = 24 * 60
+    change(prod, "Healthy", "Failed", 2 * day, name="a")
+    change(prod, "Failed", "Blocked", 1 * day, name="a")  # still failing
+    change(prod, "Degraded", "Degraded", 3 * day, name="b")  # only its reason changed
+    change(prod, "Degraded", "Healthy", 4 * day, name="b")
+    change(prod, "", "Failed", 6 * day, name="c")
+    change(prod, "Healthy", "NeedsApproval", 1 * day, name="d")
+    change(prod, "Healthy", "Failed", 3 * day, name="x", kind="InstallPlan")
+    assert counts_of(prod, failing=2) == [2, 2, 2, 1, 1, 2, 2, 1, 1, 1]
+
+
+def test_days_before_the_first_sync_are_unknown_and_not_zero(prod: Cluster) -> None:
+    assert counts_of(prod, failing=3) == [3, *[None] * 9], "never synced"
+    sync_first(prod, 2)
+    change(prod, "", "Failed", 2 * 24 * 60)
+    assert counts_of(prod, failing=1) == [1, 1, 1, *[None] * 7]
+    late = make_cluster(name="late")
+    sync_first(late, 1)
+    assert counts_of(prod, late, failing=1) == [1, 1, *[None] * 8]
+
+
+def test_an_operator_that_was_deleted_failed_until_then(prod: Cluster) -> None:
+    sync_first(prod, 40)
+    day = 24 * 60
+    change(prod, "Healthy", "Failed", 35 * day, name="a")
+    change(prod, "present", "deleted", 2 * day, name="a", type="Object")
+    change(prod, "", "Healthy", 35 * day, name="b")
+    change(prod, "present", "deleted", 2 * day, name="b", type="Object")
+    assert counts_of(prod, failing=0) == [0, 0, 0, *[1] * 7]
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (None, "3 failing now"),
+        (3, "3 failing now, as many as 7 days ago"),
+        (1, "3 failing now, 2 more than 7 days ago"),
+        (4, "3 failing now, 1 fewer than 7 days ago"),
+    ],
+)
+def test_the_figures_are_in_words(before: int | None, words: str) -> None:
+    days = [TrendDay(timezone.localdate(), before, 0)] * 29
+    assert Trend((*days, TrendDay(timezone.localdate(), 3, 0))).sentence == words
+
+
+def test_the_overview_has_the_trend_as_picture_table_and_sentence(
+    reader: Client, prod: Cluster
+) -> None:
+    make_operator(cluster=prod, health="Failed")
+    sync_first(prod, 3)
+    page = assert_page(reader.get("/"))
+    today = timezone.localdate()
+    assert f"1 failing now (recorded since {today - timedelta(days=3):%-d %b})" in page.text
+    assert page.text.count("not recorded") == 27, "26 days of the table, and the picture"
+    assert f"{today:%Y-%m-%d} 1" in page.text
+    assert 'role="img" aria-label="Operators failed' in " ".join(
+        reader.get("/").content.decode().split()
+    )

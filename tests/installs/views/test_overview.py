@@ -71,23 +71,22 @@ def test_a_failing_cluster_shows_its_causes_most_operators_first(reader: Client)
     make_failing_world(make_cluster(name="prod"), modes=5, webhooks=2)
     page = assert_page(reader.get("/"))
     assert "9 of 11 operators need attention" in page.text
-    first = page.text.index("5 AllNamespaces install mode required")
-    second = page.text.index("2 Webhooks not supported by PlatformOperator")
+    first = page.text.index("5 AllNamespaces install mode required PlatformOperator")
+    second = page.text.index("2 Webhooks not supported by PlatformOperator PlatformOperator")
     assert first < second
-    assert "mode-00, mode-01, mode-02 and 2 more" in page.text
     assert "the flux capacitor of strange lost its charge" in page.text
     who = [link for link in page.links if "finding=allnamespaces-required" in link]
     assert reader.get(who[0]).status_code == 200
 
 
-def test_causes_beyond_the_first_six_are_counted_and_led_to(reader: Client) -> None:
+def test_causes_beyond_the_first_five_are_counted_and_led_to(reader: Client) -> None:
     cluster = make_cluster(name="prod")
-    for number in range(8):
+    for number in range(7):
         make_operator(cluster=cluster, name=f"op-{number}", health="Failed", reason=f"Odd{number}")
     page = assert_page(reader.get("/"))
     assert "2 more causes" in page.text
     assert any("view=cause" in link and "#cause-" in link for link in page.links)
-    Operator.objects.filter(name__in=("op-6", "op-7")).delete()
+    Operator.objects.filter(name__in=("op-5", "op-6")).delete()
     assert "more cause" not in assert_page(reader.get("/")).text
 
 
@@ -132,7 +131,7 @@ def test_a_catalog_that_is_there_in_two_ways_counts_once(reader: Client) -> None
 
     def told() -> tuple[str, str, str]:
         found = (
-            re.search(r"\d+ serving \d+ packages?", assert_page(reader.get("/")).text),
+            re.search(r"\d+ serving", assert_page(reader.get("/")).text),
             re.search(
                 r"\d+ catalogs? with \d+ packages?", assert_page(reader.get("/catalogs/")).text
             ),
@@ -144,7 +143,7 @@ def test_a_catalog_that_is_there_in_two_ways_counts_once(reader: Client) -> None
         return tuple(match[0] for match in found if match)  # type: ignore[return-value]
 
     assert told() == (
-        "1 serving 2 packages",
+        "1 serving",
         "1 catalog with 2 packages",
         "2 packages in 1 catalog",
     )
@@ -155,7 +154,7 @@ def test_a_catalog_that_is_there_in_two_ways_counts_once(reader: Client) -> None
     make_package(name="etcd", catalog=make_catalog(cluster=make_cluster(name="lab")))
     make_package(name="kafka", catalog=make_catalog(slug="file", name="file"))
     assert told() == (
-        "4 serving 3 packages",
+        "4 serving",
         "4 catalogs with 3 packages",
         "3 packages in 4 catalogs",
     )
@@ -238,22 +237,23 @@ def test_hostile_names_and_messages_are_escaped(reader: Client) -> None:
     assert "img" not in page.tags[page.tags.index("main") :]
 
 
-def test_a_cause_names_three_operators_and_counts_the_others(reader: Client) -> None:
+def test_a_cause_has_a_row_with_its_kinds_most_operators_first(reader: Client) -> None:
     """Also the cause of those whose InstallPlans the page lists one by one."""
     cluster = make_cluster(name="prod")
     for number in range(5):
         make_operator(
             cluster=cluster,
             name=f"op{number}",
-            kind="Subscription",
+            kind="Subscription" if number else "ClusterExtension",
             namespace="apps",
             health="NeedsApproval",
             reason="RequiresApproval",
             details={"plan": f"install-{number}"},
         )
     page = assert_page(reader.get("/"))
-    assert "op0, op1, op2 and 2 more" in page.text
+    assert "5 RequiresApproval Subscription, ClusterExtension View operators" in page.text
     assert "5 InstallPlans to approve" in page.text
+    assert "and 3 more" in page.text
 
 
 def test_every_cluster_of_a_table_has_its_own_causes(reader: Client) -> None:
@@ -288,6 +288,7 @@ def test_it_costs_the_same_for_one_cluster_and_for_many(
 ) -> None:
     for number in range(5):
         make_failing_world(make_cluster(name=f"c{number}"), modes=2, webhooks=1)
+    make_catalog(name="certified")
     with django_assert_max_num_queries(12):
         reader.get("/")
     with django_assert_max_num_queries(12):

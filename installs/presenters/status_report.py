@@ -1,0 +1,180 @@
+"""The status report: the state of some clusters for print and as Markdown, from stored rows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from catalogs.revisions.text import plain
+from installs.models import Health, InstallRequest, Transition
+from installs.presenters.diagnosis import remedy_steps
+from installs.queries.changes import DIRECTIONS, changes_of_week, cluster_histories
+from installs.queries.operators import CauseGroup
+from installs.queries.overview import ClusterOverview, Waiting, overview, waiting
+from installs.readiness import Readiness, ReadinessRow, readiness
+from installs.readiness.request import verdict
+from olmweb.models import Cluster
+
+OPERATORS_NAMED = 12  # of each cause
+BLOCKERS_SHOWN = 50  # of each cluster
+CHANGES_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCause:
+    """A cause with its first remedy step, which is empty if none is known."""
+
+    group: CauseGroup
+    first_step: str = ""
+    is_command: bool = False
+
+    @property
+    def operators(self) -> str:
+        names = ", ".join(operator.name for operator in self.group.operators)
+        more = self.group.count - len(self.group.operators)
+        return f"{names} and {more} more" if more > 0 else names
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """One cluster of the report."""
+
+    overview: ClusterOverview
+    readiness: Readiness
+    causes: tuple[ReportedCause, ...]
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.overview.cluster
+
+    @property
+    def health(self) -> list[tuple[str, int]]:
+        """(word, number of operators) of each health that occurs, worst first."""
+        counts = self.overview.counts.by_health
+        return [(str(label), counts[value]) for value, label in Health.choices if counts.get(value)]
+
+    @property
+    def verdict(self) -> str:
+        return verdict(self.readiness)
+
+    @property
+    def blockers(self) -> Sequence[ReadinessRow]:
+        return self.readiness.rows[:BLOCKERS_SHOWN]
+
+    @property
+    def more_blockers(self) -> int:
+        return max(0, len(self.readiness.rows) - BLOCKERS_SHOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """`week` is how many operators went each way of DIRECTIONS in seven days, in words; `changes`
+    are the newest of these changes."""
+
+    generated_at: datetime
+    clusters: tuple[ClusterStatus, ...]
+    waiting: Waiting
+    week: tuple[tuple[str, int], ...]
+    changes: tuple[Transition, ...]
+    more_changes: int
+
+
+def status_report(
+    clusters: Sequence[Cluster], requests: Sequence[InstallRequest], now: datetime
+) -> StatusReport:
+    """Some 20 queries, however many clusters there are. `requests` are those that the reader may
+    decide."""
+    entries = overview(clusters, names=OPERATORS_NAMED)
+    reports = {report.cluster: report for report in readiness(clusters)}
+    counts, changes = changes_of_week(clusters)
+    return StatusReport(
+        generated_at=now.astimezone(UTC),
+        clusters=tuple(
+            ClusterStatus(
+                entry, reports[entry.cluster.name], tuple(map(_reported_cause, entry.causes))
+            )
+            for entry in entries
+        ),
+        waiting=waiting(entries, requests, cluster_histories(clusters)),
+        week=tuple((words, counts[name]) for name, words in DIRECTIONS.items()),
+        changes=changes[:CHANGES_SHOWN],
+        more_changes=max(0, len(changes) - CHANGES_SHOWN),
+    )
+
+
+def _reported_cause(group: CauseGroup) -> ReportedCause:
+    steps = remedy_steps(group.remedy)
+    return ReportedCause(group, steps[0].text, steps[0].command) if steps else ReportedCause(group)
+
+
+def as_markdown(report: StatusReport) -> Iterator[str]:
+    """The report in pieces; names and messages can't become markup."""
+    yield f"# Status report\n\nGenerated at {_time(report.generated_at)}.\n"
+    for status in report.clusters:
+        yield from _cluster_markdown(status)
+    yield "\n## Needs your action\n\n"
+    yield from _waiting_markdown(report.waiting)
+    yield "\n## Changes of the last 7 days\n\n"
+    yield "".join(f"- {count} {words}\n" for words, count in report.week)
+    if report.changes:
+        yield "\n| Time | Cluster | Operator | From | To | Reason |\n|---|---|---|---|---|---|\n"
+    for change in report.changes:
+        operator = f"{change.kind} {change.namespace} {change.name}"
+        cells = (
+            _time(change.at), change.cluster.name, operator,
+            change.from_status, change.to_status, change.to_reason,
+        )  # fmt: skip
+        yield f"| {' | '.join(plain(cell) or '-' for cell in cells)} |\n"
+    if report.more_changes:
+        yield f"\nand {report.more_changes} more.\n"
+
+
+def _cluster_markdown(status: ClusterStatus) -> Iterator[str]:
+    cluster, update, counts = status.cluster, status.overview.update, status.overview.counts
+    yield f"\n## Cluster {plain(cluster.name)}\n\n"
+    yield f"- Version: {plain(cluster.version) or 'not known'}\n"
+    if cluster.stale:
+        yield f"- Sync status: unreachable. {plain(cluster.error_text)}\n"
+    yield f"- Last sync: {_time(cluster.synced_at) if cluster.synced_at else 'none yet'}\n"
+    yield f"- Operators: {counts.total}, {counts.attention} need attention\n"
+    yield "".join(f"  - {count} {plain(word)}\n" for word, count in status.health)
+    if update and update.failing:
+        yield f"- Cluster update: {plain(update.failing)}\n"
+    yield f"- Next minor version: {plain(status.verdict)}\n"
+    if status.causes:
+        yield "\n### Causes\n"
+    for cause in status.causes:
+        title, count = plain(cause.group.title), cause.group.count
+        yield f"\n- **{title}** ({count}): {plain(cause.operators)}\n"
+        if cause.first_step:
+            yield f"  - First step: {plain(cause.first_step)}\n"
+    if status.blockers:
+        yield "\n### Upgrade blockers\n"
+    for row in status.blockers:
+        where = f"{row.namespace}/" if row.namespace else ""
+        yield f"\n- **{plain(row.title)}** ({row.weight}): {row.kind} {plain(where + row.name)}: "
+        yield f"{plain(row.sentence)}\n"
+        yield "".join(f"  - Resolution: {plain(remedy)}\n" for remedy in row.ways)
+    if status.more_blockers:
+        yield f"\nand {status.more_blockers} more.\n"
+
+
+def _waiting_markdown(work: Waiting) -> Iterator[str]:
+    for plan in work.approvals:
+        names = ", ".join(operator.name for operator in plan.operators)
+        yield f"- Approve InstallPlan {plain(plan.namespace)}/{plain(plan.name)} on "
+        yield f"{plain(plan.cluster)}: {plain(names)}\n"
+    for request in work.requests:
+        yield f"- Decide the installation request for {plain(request.package)} "
+        yield f"{plain(request.version)} on {plain(request.cluster.name)}\n"
+    for crd in work.crds:
+        yield f"- CRD with stale storedVersions: {plain(crd.name)} on {plain(crd.cluster.name)}\n"
+    if work.upgrades:
+        yield f"- {work.upgrades} upgrades available\n"
+    if work.actions:
+        yield f"- {work.actions} actions in progress\n"
+    if not work.any:
+        yield "Nothing.\n"
+
+
+def _time(value: datetime) -> str:
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

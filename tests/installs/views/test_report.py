@@ -1,0 +1,135 @@
+"""The status report: complete, the same as Markdown, bounded, and safe with hostile names."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_component,
+    make_crd,
+    make_operator,
+    make_package,
+    make_transition,
+)
+from tests.worlds.html import assert_page
+from tests.worlds.operators import make_action, make_clusteroperator, make_failing_world
+from tests.worlds.subscriptions import CATALOG, make_pending_approval
+
+pytestmark = pytest.mark.django_db
+QUERIES = 30
+
+
+def make_world(name: str = "prod") -> None:
+    """A cluster with failures, blockers, work that waits, and changes of this week."""
+    cluster = make_cluster(name=name, version="4.16.3")
+    make_failing_world(cluster, modes=5, webhooks=2)
+    row = make_pending_approval(cluster)
+    make_crd(cluster=cluster, name="gadgets.example.com", finding="crd-stored-not-defined")
+    make_action(cluster)
+    make_component(
+        cluster=cluster, kind="ClusterVersion", name="version", details={"version": "4.16.3"}
+    )
+    make_clusteroperator(
+        cluster, "operator-lifecycle-manager", upgradeable="False", severity=1,
+        reason="IncompatibleOperatorsInstalled", message="etcd is incompatible",
+    )  # fmt: skip
+    catalog = make_catalog(name=CATALOG, cluster=cluster)
+    make_package(
+        name="grafana", catalog=catalog, bundles={"1.0.0": {"max_openshift_version": "4.16"}}
+    )
+    for days, before, after in (
+        (2, "Healthy", "Degraded"),
+        (3, "", "Failed"),
+        (4, "Failed", "Failed"),
+        (9, "Failed", "Healthy"),
+    ):
+        make_transition(
+            subject=row, type="Health", from_status=before, to_status=after,
+            at=timezone.now() - timedelta(days=days),
+        )  # fmt: skip
+
+
+def test_it_has_everything_of_a_cluster(reader: Client) -> None:
+    make_world()
+    page = assert_page(reader.get("/report/?cluster=prod"))
+    for words in (
+        f"prod, generated at {timezone.now():%Y-%m-%d}",
+        "Version 4.16.3",
+        "Sync status last sync",
+        "need attention",
+        "5 AllNamespaces install mode required mode-00, mode-01, mode-02, mode-03, mode-04",
+        "install it with a Subscription",
+        "2 blockers for OpenShift 4.17.",
+        "grafana Subscription in openshift-operators, 1.0.0 Blocks the update",
+        "CRD with stale storedVersions: gadgets.example.com on prod",
+        "1 action in progress",
+        "Approve InstallPlan",
+        "10 new failures, 0 recovered",
+        "Healthy to Degraded",
+    ):
+        assert words in page.text, words
+    assert "?cluster=prod&format=md" in page.links
+    assert "/report/?cluster=prod" in assert_page(reader.get("/")).links
+
+
+def test_the_same_comes_as_markdown(reader: Client) -> None:
+    make_world()
+    response = reader.get("/report/?format=md")
+    assert response["Content-Type"] == "text/markdown; charset=utf-8"
+    assert response["Content-Disposition"] == 'attachment; filename="status-report.md"'
+    text = response.content.decode()
+    assert text.startswith(f"# Status report\n\nGenerated at {timezone.now():%Y-%m-%d}")
+    for line in (
+        "\n## Cluster prod\n",
+        "\n- Version: 4.16.3\n",
+        "\n- Next minor version: 2 blockers for OpenShift 4.17.\n",
+        "\n- **AllNamespaces install mode required** (5): mode-00, ",
+        "\n  - First step: It can't be installed as a PlatformOperator",
+        "(blocks): Subscription openshift-operators/grafana: ",
+        "\n- CRD with stale storedVersions: gadgets.example.com on prod\n",
+        "\n- 10 new failures\n",
+    ):
+        assert line in text, line
+    assert text.count("| Healthy | Degraded |") == 1
+    assert "| Failed | Failed |" not in text, "no transition"
+
+
+def test_it_costs_the_same_for_many_clusters_and_is_shown_in_utc(
+    reader: Client, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(4):
+        make_world(f"c{number}")
+    for address in ("/report/", "/report/?cluster=c1", "/report/?format=md"):
+        with django_assert_max_num_queries(QUERIES):
+            response = reader.get(address)
+        assert response.status_code == 200
+    page = assert_page(reader.get("/report/"))
+    assert "Cluster c0" in page.text
+    assert "Cluster c3" in page.text
+
+
+def test_hostile_names_and_messages_stay_text(reader: Client) -> None:
+    evil = '"><img src=x onerror=alert(1)>|[a](javascript:b)\n# head'
+    cluster = make_cluster(name="prod", error_text=evil, reachable=False, version=evil[:90])
+    row = make_operator(cluster=cluster, name=evil, health="Failed", reason=evil, message=evil)
+    make_transition(
+        subject=row, type="Health", from_status="Healthy", to_status="Failed", to_reason=evil
+    )
+    page = assert_page(reader.get("/report/"))
+    assert "img" not in page.tags[page.tags.index("main") :]
+    text = reader.get("/report/?format=md").content.decode()
+    assert "<img" not in text.replace("\\<", "")
+    assert "[a]" not in text
+    assert "\n# head" not in text
+    table = [line for line in text.splitlines() if "onerror" in line and line.startswith("| ")]
+    assert table[0].replace("\\|", "").count("|") == 7
+
+
+def test_without_clusters_and_with_an_unknown_one_it_says_so(reader: Client) -> None:
+    assert "No cluster yet" in assert_page(reader.get("/report/")).text
+    assert_page(reader.get("/report/?cluster=nope"), 404)
