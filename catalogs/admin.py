@@ -1,10 +1,8 @@
 """Admin of catalogs and image inspections. Only catalogs of no cluster can be edited: a sync writes
 all others."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -12,67 +10,13 @@ from django.template.defaultfilters import pluralize
 from django.urls import reverse
 
 from catalogs.models import BundleInspection, Catalog
-from catalogs.sources import own_catalogs
-from catalogs.sources.base import SourceError
-from catalogs.sources.own_catalogs import check_name, check_source, forget_source
+from catalogs.sources.own_catalogs import OwnCatalogForm, is_own, save_catalog
+from catalogs.sync.deletion import delete_own_catalog
 from catalogs.sync.progress import request_sync
-from olmweb.accounts.roles import SYNC, may
+from olmweb.accounts.roles import READ_FILES, SYNC, may
 from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin, filter_by
 
-if TYPE_CHECKING:
-    CatalogForm = forms.ModelForm[Catalog]
-else:  # generic for the type checker only
-    CatalogForm = forms.ModelForm
-
-
 KIND_OF_SOURCE = "kind of source"
-
-
-class OwnCatalogForm(CatalogForm):
-    """A catalog of no cluster."""
-
-    source_kind = forms.ChoiceField(
-        label=KIND_OF_SOURCE.capitalize(),
-        choices=[
-            (own_catalogs.FILE, "File, folder or tar on this server"),
-            (own_catalogs.URL, "URL"),
-            (own_catalogs.IMAGE, "Image in a registry"),
-        ],
-    )
-    source = forms.CharField(
-        max_length=2000,
-        help_text="/path/of/catalog, https://host/catalog.json or registry/repository:tag",
-        widget=forms.TextInput(attrs={"size": 80}),
-    )
-
-    class Meta:
-        model = Catalog
-        fields = ("name", "source_kind", "source", "priority")
-
-    def clean_name(self) -> str:
-        name = str(self.cleaned_data["name"])
-        _field(check_name, name)
-        if Catalog.objects.filter(cluster=None, slug=name).exists():
-            raise forms.ValidationError(
-                f"There is a catalog -/{name} already; choose another name."
-            )
-        return name
-
-    def clean(self) -> dict[str, Any]:
-        values = super().clean() or {}
-        if "source" in values and "source_kind" in values:
-            try:
-                _field(check_source, values["source_kind"], values["source"])
-            except forms.ValidationError as error:
-                self.add_error("source", error)
-        return values
-
-
-def _field(check: Callable[..., None], *values: str) -> None:
-    try:
-        check(*values)
-    except SourceError as error:
-        raise forms.ValidationError(f"{error.message} {error.hint}".rstrip()) from error
 
 
 @admin.register(Catalog)
@@ -128,10 +72,14 @@ class CatalogAdmin(ReadOnlyAdmin):
         return ModelAdmin.has_add_permission(self, request)
 
     def has_change_permission(self, request: HttpRequest, obj: Catalog | None = None) -> bool:
-        return _is_own(obj) and ModelAdmin.has_change_permission(self, request, obj)
+        return (
+            obj is not None and is_own(obj) and ModelAdmin.has_change_permission(self, request, obj)
+        )
 
     def has_delete_permission(self, request: HttpRequest, obj: Catalog | None = None) -> bool:
-        return _is_own(obj) and ModelAdmin.has_delete_permission(self, request, obj)
+        return (
+            obj is not None and is_own(obj) and ModelAdmin.has_delete_permission(self, request, obj)
+        )
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, ...]:
         """Names the catalog alone: its content is hundreds of thousands of rows."""
@@ -151,21 +99,22 @@ class CatalogAdmin(ReadOnlyAdmin):
         typed = OwnCatalogForm.Meta.fields[1:] if self.has_change_permission(request, obj) else ()
         return [name for name in self.get_fields(request, obj) if name not in typed]
 
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        reads_files = may(request.user, READ_FILES)
+        form = super().get_form(request, *args, **kwargs)
+
+        class PersonalForm(form):  # type: ignore[misc, valid-type]
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                super().__init__(*args, reads_files=reads_files, **kwargs)
+
+        return PersonalForm
+
     def save_model(self, request: HttpRequest, obj: Catalog, form: Any, change: bool) -> None:
-        obj.slug = obj.name
-        if {"source", "source_kind"} & set(form.changed_data):
-            forget_source(obj)
-        super().save_model(request, obj, form, change)
+        save_catalog(obj)
         request_sync(obj.pk)
 
-
-def _is_own(catalog: Catalog | None) -> bool:
-    """Whether a person added the catalog; those of a cluster follow its objects."""
-    return (
-        catalog is not None
-        and catalog.cluster_id is None
-        and catalog.source_kind in own_catalogs.KINDS
-    )
+    def delete_model(self, request: HttpRequest, obj: Catalog) -> None:
+        delete_own_catalog(obj)
 
 
 @admin.register(BundleInspection)

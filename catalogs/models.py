@@ -73,7 +73,10 @@ class Catalog(models.Model):
     problem_count = models.PositiveIntegerField(default=0)
 
     class Meta:
-        permissions = (("sync_catalog", "Can start and cancel syncs"),)
+        permissions = (
+            ("sync_catalog", "Can start and cancel syncs"),
+            ("read_server_files", "Can add catalogs from files of the server"),
+        )
         ordering = ("cluster__name", "name")
         constraints = (
             models.UniqueConstraint(fields=("cluster", "slug"), name="catalog_slug_in_cluster"),

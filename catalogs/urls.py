@@ -3,7 +3,17 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from catalogs.views import bundle, catalogs, changes, channels, feeds, package, problems, software
+from catalogs.views import (
+    bundle,
+    catalogs,
+    changes,
+    channels,
+    feeds,
+    own_catalogs,
+    package,
+    problems,
+    software,
+)
 
 
 class BundleNameConverter(StringConverter):
@@ -34,10 +44,13 @@ urlpatterns = [
     path(f"inspections/{BUNDLE}", bundle.inspection, name="inspection"),
     path("icons/<str:sha256>", bundle.icon, name="icon"),
     path("catalogs/", catalogs.catalog_list, name="catalog-list"),
+    path("catalogs/new", own_catalogs.add, name="catalog-add"),
     path("catalogs/compare", changes.compare, name="compare"),
     path("catalogs/changes.atom", feeds.all_changes, name="all-changes-feed"),
     path(f"{CATALOG}/changes.atom", feeds.catalog_changes, name="changes-feed"),
     path(CATALOG, catalogs.catalog, name="catalog"),
+    path(f"{CATALOG}/edit", own_catalogs.edit, name="catalog-edit"),
+    path(f"{CATALOG}/delete", own_catalogs.delete, name="catalog-delete"),
     path(f"{CATALOG}/problems.md", problems.report, name="problem-report"),
     path(f"{CATALOG}/sync", catalogs.sync_now, name="sync-now"),
     path(f"{CATALOG}/progress", catalogs.progress, name="progress"),

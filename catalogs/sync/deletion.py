@@ -1,17 +1,21 @@
 """Deletes catalogs and unreferenced blobs, and holds the locks that writers and deletions share.
 
-Everything here runs inside the caller's transaction.
+Everything here but `delete_own_catalog` runs inside the caller's transaction.
 """
 
 from collections.abc import Iterable
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Model
 
 from catalogs import models
 from catalogs.models import Bundle, Catalog, CatalogRevision, Channel, Icon, Package
+from catalogs.sources.own_catalogs import describe
 from catalogs.storage.blobs import collect_blobs
+from catalogs.sync.progress import standings
+from olmweb.accounts import audit
 from olmweb.bulk import delete, quoted
+from olmweb.errors import OlmwebError
 
 
 def collect_garbage() -> int:
@@ -68,6 +72,23 @@ def delete_catalog(catalog_id: int) -> int:
         ("id = %s", (Catalog,)),
     )
     return sum(delete(model, where, key) for where, children in steps for model in children)
+
+
+def delete_own_catalog(catalog: Catalog) -> None:
+    """Deletes a catalog that a person added, and records it in the audit log.
+
+    Raises OlmwebError (409) while it is being synced, which could take minutes to wait for.
+    """
+    if standings([catalog]):
+        raise OlmwebError(
+            f"{catalog} is being synced.",
+            code="busy",
+            status=409,
+            hint="Cancel the sync, or wait for its end; then delete the catalog.",
+        )
+    with transaction.atomic():
+        audit.record(audit.Event.CATALOG_DELETED, **describe(catalog))
+        delete_catalog(catalog.pk)
 
 
 def lock_for_writing() -> None:

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalogs import lookup, queries
 from catalogs.models import Catalog
+from catalogs.sources.own_catalogs import is_own
 from catalogs.sync import progress as sync_progress
 from catalogs.views import forms, presenters
 from catalogs.views.changes import changes_tab
@@ -78,6 +79,7 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
         "rev": rev,
         "topics": ("catalogs", "syncs", "clusters"),
         "catalog": catalog_row,
+        "is_own": is_own(catalog_row),
         "standing": standing,
         "status": presenters.catalog_status(catalog_row),
         "tab": tab,

@@ -38,7 +38,13 @@ DECIDE = "installs.decide_installrequest"  # approve or decline requests of othe
 DECIDE_OWN = "installs.decide_own_installrequest"  # and one's own requests
 INSPECT = "catalogs.add_bundleinspection"  # have a worker pull the image of a bundle
 SYNC = "catalogs.sync_catalog"  # start and cancel syncs
+ADD_CATALOG, CHANGE_CATALOG, DELETE_CATALOG = (  # of catalogs that people add
+    f"catalogs.{verb}_catalog" for verb in ("add", "change", "delete")
+)
+# Catalogs from files of the server; no role has it, as the server's secrets are files, too.
+READ_FILES = "catalogs.read_server_files"
 READ_YAML = "installs.add_objectyaml"  # have a worker read an object as oneself
+_CATALOGS = (ADD_CATALOG, CHANGE_CATALOG, DELETE_CATALOG)
 _ALLOW_LIST = tuple(f"installs.{verb}_allowrule" for verb in ("view", "add", "change", "delete"))
 _OURS = ("olmweb", "catalogs", "installs")  # the apps whose admin pages an admin may read
 
@@ -63,7 +69,7 @@ ROLES = (
     Role(
         "admin",
         "olmweb-admins",
-        (ASK, READ_YAML, ACT, DECIDE, INSPECT, DECIDE_OWN, SYNC, *_ALLOW_LIST),
+        (ASK, READ_YAML, ACT, DECIDE, INSPECT, DECIDE_OWN, SYNC, *_CATALOGS, *_ALLOW_LIST),
         sees_admin=True,
     ),
 )

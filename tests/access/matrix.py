@@ -16,7 +16,7 @@ NEEDS = {
     "account": ACCOUNTS,
     "request": frozenset({"viewer", "operator", "admin", "superuser"}),
     "act": frozenset({"operator", "admin", "superuser"}),
-    "sync": frozenset({"admin", "superuser"}),
+    "sync": frozenset({"admin", "superuser"}),  # and add, change, delete catalogs
 }
 
 _READ = {"GET": "read"}
@@ -41,11 +41,14 @@ PAGES: dict[str, dict[str, str]] = {
     "/contents/{cluster}/{catalog}/{package}/{bundle}": _READ,
     "/icons/{sha256}": _READ,
     "/catalogs/": _READ,
+    "/catalogs/new": {"GET": "sync", "POST": "sync"},
     "/catalogs/compare": _READ,
     "/catalogs/changes.atom": _READ,
     _CATALOG: _READ,
     f"{_CATALOG}/changes.atom": _READ,
     f"{_CATALOG}/problems.md": _READ,
+    f"{_CATALOG}/edit": {"GET": "sync", "POST": "sync"},
+    f"{_CATALOG}/delete": {"GET": "sync", "POST": "sync"},
     f"{_CATALOG}/progress": _READ,
     f"{_CATALOG}/sync": {"POST": "sync"},
     f"{_CATALOG}/cancel": {"POST": "sync"},
@@ -141,7 +144,7 @@ ADMIN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "axes.AccessAttempt": ((), ("view", "delete")),
     "auth.Group": ((), _ALL),
     "auth.User": ((), _ALL),
-    "catalogs.Catalog": (("view", "sync_now"), ("view", "add", "sync_now")),
+    "catalogs.Catalog": (("view", "add", "sync_now"), ("view", "add", "sync_now")),
     "installs.AllowRule": (_ALL, _ALL),
     "installs.Notification": (("view", "send_again"), ("view", "send_again")),
     "olmweb.ApiToken": (("view",), ("view", "delete")),

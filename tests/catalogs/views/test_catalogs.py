@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group
 from django.test import Client
 from django.utils import timezone
 
@@ -17,7 +17,6 @@ from tests.factories import (
     make_package,
     make_problem,
 )
-from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
 LIST = "/catalogs/"
@@ -277,14 +276,3 @@ def test_a_sync_is_started_by_post_with_a_token_only(alice, catalog):
     strict.force_login(alice)
     assert strict.get(f"{URL}/sync").status_code == 405
     assert strict.post(f"{URL}/sync").status_code == 403
-
-
-def test_those_who_may_add_catalogs_are_led_to_the_form(
-    client: Client, alice: User, bob: User
-) -> None:
-    address = "/admin/catalogs/catalog/add/"
-    client.force_login(bob)
-    assert address not in assert_page(client.get("/catalogs/")).links
-    client.force_login(alice)
-    assert address in assert_page(client.get("/catalogs/")).links
-    assert client.get(address).status_code == 200
