@@ -47,10 +47,11 @@ def targets_of(request: HttpRequest, package: Package) -> list[Cluster]:
 def show_form(
     request: HttpRequest, page: str, context: dict[str, Any], *, failed: bool = False
 ) -> HttpResponse:
-    """`failed` makes it a 422 with the focus on the error, except while the form is edited."""
-    context["editing"] = request.POST.get("step") == EDIT
-    status = UNPROCESSABLE if failed and not context["editing"] else 200
-    context["failed"] = failed
+    """`failed` makes it a 422 with the focus on the error, except while the form is edited. A page
+    that opens with an error leaves the focus at its beginning."""
+    editing = request.POST.get("step") == EDIT
+    status = UNPROCESSABLE if failed and not editing else 200
+    context["keep_focus"] = editing or not failed
     return render_page(request, f"installs/{page}.html", context, partial="", status=status)
 
 

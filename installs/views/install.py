@@ -5,7 +5,7 @@ place.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
@@ -19,7 +19,7 @@ from installs.actions.plan import best_method, choice_for, paths_of, plan_instal
 from installs.views.export import export_url
 from installs.views.forms import METHODS, form_key, review, show_form, targets_of
 from olmweb.accounts.roles import person, sign_in_required
-from olmweb.errors import OlmwebError
+from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.forms import ValueField, ValuesForm
 
@@ -31,12 +31,19 @@ NOWHERE = OlmwebError(
 )
 
 
+ALL, OWN, SELECTED = "all", "own", "selected"  # installation modes; targets knows the first two
+# Of the cluster, in the list of suggestions: 10 kB.
+NAMESPACES_LISTED = 200
+PLATFORM_PREFIXES = ("kube-", "openshift-")
+
+
 class InstallForm(ValuesForm):
     cluster = ValueField()
     path = ValueField()
     name = ValueField()
     namespace = ValueField()
-    targets = ValueField()
+    mode = ValueField()  # ALL, OWN or SELECTED; empty: as `targets` says
+    targets = ValueField()  # ALL, OWN, or names with commas
     channel = ValueField()
     version = ValueField()
     approval = ValueField()
@@ -46,11 +53,41 @@ class InstallForm(ValuesForm):
     suggested = ValueField()  # the namespace that the form filled in by itself
 
     def clean(self) -> dict[str, Any]:
-        """Leaves a suggested namespace open, as another install method may suggest another."""
+        """Leaves a suggested namespace open, as another install method may suggest another, and
+        puts the installation mode into `targets`."""
         values = self.cleaned_data
         if values["suggested"] and values["namespace"] == values["suggested"]:
             values["namespace"] = ""
+        if values["mode"] in (ALL, OWN):
+            values["targets"] = values["mode"]
+        elif values["mode"] == SELECTED and values["targets"] in (ALL, OWN):
+            values["targets"] = ""
         return values
+
+
+class RadioOption(NamedTuple):
+    """A radio button: its value, its words, a sentence beside it, and whether it is disabled."""
+
+    value: str
+    words: str
+    hint: str = ""
+    disabled: bool = False
+
+
+APPROVALS = (
+    RadioOption(methods.AUTOMATIC, "Automatic", "Updates install automatically."),
+    RadioOption(
+        methods.MANUAL,
+        "Manual",
+        "Updates need approval; a pending InstallPlan blocks all Subscriptions of the namespace.",
+    ),
+)
+# Install modes of bundles, any of which an installation mode needs.
+MODES = (
+    (ALL, "All namespaces on the cluster", ("AllNamespaces",)),
+    (OWN, "This namespace only", ("OwnNamespace",)),
+    (SELECTED, "Selected namespaces", ("SingleNamespace", "MultiNamespace")),
+)
 
 
 @never_cache
@@ -74,7 +111,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "key": form_key(request),
         "form": form,
         "values": values,
-        "approvals": (methods.AUTOMATIC, methods.MANUAL),
+        "approvals": APPROVALS,
         "policies": methods.POLICIES,
         "safeties": methods.ENFORCEMENTS,
     }
@@ -84,11 +121,14 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     rows = InstallRows(target, package_row, values["channel"].strip(), values["version"].strip())
     context |= _paths(rows, values)
     try:
+        if values["mode"] == SELECTED and not values["targets"].strip(" ,"):
+            sentence = "Name the namespaces to watch; separate several with commas."
+            raise BadRequest(sentence, code="invalid", targets=sentence)
         plan = plan_install(
             target, package_row, context["name"], context["path"], values, rows=rows
         )
         context |= {"plan": plan, "name": plan.name}
-        context |= _fields(rows, plan.choice, values)
+        context |= _fields(rows, plan.choice, values, plan.target)
         if request.method != "POST":
             return show_form(request, "install", context)
         return review(request, "install", plan, context)
@@ -99,6 +139,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         choice = _choice(rows, context)
         context |= {"refusal": error} | _fields(rows, choice, values)
         context["name"] = choice.name if choice else context["name"]
+        context["verdict"] = rows.verdict_of(context["path"], rows.version)
         return show_form(request, "install", context, failed=request.method == "POST")
 
 
@@ -117,10 +158,13 @@ def _paths(rows: InstallRows, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _fields(
-    rows: InstallRows, choice: methods.InstallChoice | None, values: Mapping[str, str]
+    rows: InstallRows,
+    choice: methods.InstallChoice | None,
+    values: Mapping[str, str],
+    target: str = "",
 ) -> dict[str, Any]:
-    """The fields that the form shows for the choice. The values of all others are sent along
-    unseen, so that another install method finds them again."""
+    """The fields that the form shows for the choice, `target` being the bundle to install. The
+    values of all others are sent along unseen, so that another install method finds them again."""
     if choice is None:
         return {"choice": None, "offered": frozenset(), "unseen": {}}
     method = methods.METHODS[choice.method]
@@ -129,15 +173,53 @@ def _fields(
     offered -= {"targets"}
     if method.needs_group and choice.make_group:
         offered |= {"targets"}
-    unseen = set(values) - offered - {"cluster", "path", "suggested"}
+    unseen = set(values) - offered - {"cluster", "path", "suggested", "mode"}
     return {
         "choice": choice,
         "offered": offered,
         "unseen": {name: values[name] for name in sorted(unseen) if values[name]},
         "suggested": "" if values["namespace"].strip() else choice.namespace,
+        "namespaces": _namespaces(rows) if method.needs_namespace else (),
         "versions": _versions(rows, choice) if method.needs_group else (),
+        "group": _group(rows, choice) if method.needs_group else "",
         "export_url": export_url(rows.package, choice),
-    }
+    } | (_modes(rows, choice, values, target) if "targets" in offered else {})
+
+
+def _modes(
+    rows: InstallRows, choice: methods.InstallChoice, values: Mapping[str, str], target: str
+) -> dict[str, Any]:
+    """The installation modes. Those that the bundle does not support are disabled, but not the
+    chosen one, whose value the form would lose."""
+    if values["mode"] == SELECTED:
+        mode = SELECTED
+    elif choice.targets:
+        mode = OWN if choice.targets == (choice.namespace,) else SELECTED
+    else:
+        mode = ALL
+    bundle = rows.bundle(target or rows.package.head_bundle)
+    supported = set(bundle.install_modes) if bundle and bundle.install_modes_known else None
+    options = []
+    for value, words, needed in MODES:
+        unsupported = supported is not None and supported.isdisjoint(needed)
+        hint = f"{bundle} does not support {' or '.join(needed)}." if unsupported else ""
+        options.append(RadioOption(value, words, hint, unsupported and value != mode))
+    named = values["targets"] if values["targets"] not in (ALL, OWN) else ""
+    return {"mode": mode, "modes": options, "target_names": named}
+
+
+def _group(rows: InstallRows, choice: methods.InstallChoice) -> str:
+    """What the existing OperatorGroup of the namespace selects, which is the installation mode."""
+    for group in rows.groups_in(choice.namespace):
+        names = sorted("all namespaces" if name == "" else name for name in group.selects)
+        return f"OperatorGroup {group.name} selects {', '.join(names) or 'no namespace'}"
+    return ""
+
+
+def _namespaces(rows: InstallRows) -> list[str]:
+    """Existing namespaces to suggest, those of the platform last."""
+    names = sorted(rows.namespaces, key=lambda name: (name.startswith(PLATFORM_PREFIXES), name))
+    return names[:NAMESPACES_LISTED]
 
 
 def _versions(rows: InstallRows, choice: methods.InstallChoice) -> list[tuple[str, str]]:

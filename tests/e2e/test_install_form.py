@@ -10,7 +10,7 @@ PACKAGE = f"{steps.CATALOG}/backup-demo"
 
 
 def manifests(page: Page):
-    return page.get_by_role("region", name="Review").locator("pre")
+    return page.get_by_role("region", name="Manifests to apply").locator("pre")
 
 
 def test_the_manifests_follow_the_form_and_an_edit_ends_the_review(new_page) -> None:

@@ -69,9 +69,9 @@ def test_a_package_is_found_installed_and_followed_with_the_keyboard_alone(new_p
     page.keyboard.type("by-keyboard")
     page.keyboard.press("Enter")
 
-    # The next thing to do has the focus: Enter alone confirms what the dry run has accepted.
-    expect(page.get_by_text("Dry run passed")).to_be_visible()
-    expect(page.get_by_role("button", name="Install", exact=True)).to_be_focused()
+    # The outcome has the focus, and what there is to do with it comes next.
+    expect(page.get_by_role("status").filter(has_text="Dry run passed")).to_be_focused()
+    tab_to(page, page.get_by_role("button", name="Install", exact=True), limit=1)
     page.keyboard.press("Enter")
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")

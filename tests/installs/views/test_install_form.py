@@ -1,5 +1,6 @@
 """The install form keeps what was chosen, and begins with a method that can work."""
 
+import re
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.factories import (
     make_cluster,
     make_component,
     make_crd,
+    make_operator,
     make_package,
     make_prediction,
 )
@@ -317,3 +319,116 @@ def test_the_installation_mode_is_a_field_of_the_operatorgroup(
     make_component(cluster=prod, kind="OperatorGroup", name="og", namespace="etcd-system")
     content = writer.get(INSTALL, {"path": "Subscription"}).content.decode()
     assert 'name="targets"' not in content, "the group that is there decides"
+
+
+# -- the fields ------------------------------------------------------------------------------------
+
+
+def radios(response: Any, name: str) -> dict[str, str]:
+    """Value of each radio button -> checked, disabled, or nothing."""
+    tags = re.findall(rf'<input type="radio"[^>]*name="{name}"[^>]*>', response.content.decode())
+    return {
+        re.findall(r'value="([^"]*)"', tag)[0]: " ".join(re.findall(r"\b(checked|disabled)\b", tag))
+        for tag in tags
+    }
+
+
+def test_the_namespaces_of_the_cluster_are_suggested_and_another_one_is_created(
+    writer: Client, prod: Cluster, package: Package
+) -> None:
+    names = ["kube-system", "default", "team-a"]
+    ClusterInventory.objects.create(cluster=prod, namespaces=names)
+    make_operator(cluster=prod, kind="Subscription", namespace="team-b", name="other")
+    shown = writer.get(INSTALL, {"path": "Subscription", "namespace": "team-a"})
+    content = shown.content.decode()
+    suggested = re.findall(r'<option value="([^"]*)"></option>', content)
+    assert suggested == ["default", "team-a", "team-b", "kube-system", "openshift-marketplace"]
+    assert "Exists on cluster prod." in content
+    assert "kind: Namespace" not in shown.context["plan"].yaml
+    shown = writer.get(INSTALL, {"path": "Subscription", "namespace": "team-c"})
+    assert "Not on cluster prod yet; it is created." in shown.content.decode()
+    assert "kind: Namespace" in shown.context["plan"].yaml
+
+
+@pytest.mark.parametrize(
+    ("values", "mode", "targets"),
+    [
+        ({"targets": "all"}, "all", ()),
+        ({"targets": "own"}, "own", ("team-a",)),
+        ({"targets": "x,y"}, "selected", ("x", "y")),
+        ({"mode": "all", "targets": "x,y"}, "all", ()),
+        ({"mode": "own", "targets": ""}, "own", ("team-a",)),
+        ({"mode": "selected", "targets": "x, y"}, "selected", ("x", "y")),
+    ],
+)
+def test_the_installation_mode_is_read_from_the_radio_buttons_and_from_targets_alone(
+    writer: Client, package: Package, values: dict[str, str], mode: str, targets: tuple[str, ...]
+) -> None:
+    Bundle.objects.update(install_modes_known=False)
+    values = {"path": "Subscription", "namespace": "team-a", "step": "edit", **values}
+    shown = writer.post(INSTALL, values)
+    assert shown.context["plan"].choice.targets == targets
+    assert {value: state for value, state in radios(shown, "mode").items() if state} == {
+        mode: "checked"
+    }
+
+
+def test_selected_namespaces_without_a_name_are_refused_at_their_field(
+    writer: Client, package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "dry_run", lambda *_: pytest.fail("the cluster was asked"))
+    values = {"path": "Subscription", "namespace": "team-a", "mode": "selected", "targets": " , "}
+    response = writer.post(INSTALL, {**values, "step": "review"})
+    assert response.status_code == 422
+    assert 'id="field-targets-error"' in response.content.decode()
+    assert radios(response, "mode")["selected"] == "checked"
+
+
+def test_installation_modes_that_the_bundle_lacks_are_disabled_with_the_reason(
+    writer: Client, package: Package
+) -> None:
+    modes = {"install_modes": ["OwnNamespace"], "install_modes_known": True}
+    Bundle.objects.filter(name="etcd.v1.1.0").update(**modes)
+    values = {"path": "Subscription", "namespace": "team-a", "targets": "own"}
+    shown = writer.get(INSTALL, values)
+    assert radios(shown, "mode") == {"all": "disabled", "own": "checked", "selected": "disabled"}
+    text = assert_page(shown).text
+    assert "etcd.v1.1.0 does not support AllNamespaces." in text
+    assert "etcd.v1.1.0 does not support SingleNamespace or MultiNamespace." in text
+    # The chosen one stays enabled, else the form would send another without a word.
+    shown = writer.get(INSTALL, values | {"targets": "all"})
+    assert radios(shown, "mode")["all"] == "checked"
+
+
+def test_after_the_dry_run_its_outcome_has_the_focus_and_not_install(
+    writer: Client, package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "dry_run", lambda *_: DryRun(ok=True, message="Accepted."))
+    values = {"path": "Subscription", "namespace": "team-a", "step": "review"}
+    content = writer.post(INSTALL, values).content.decode()
+    assert re.findall(r"<(\w+)[^>]*data-focus", content) == ["div"]
+    assert re.search(r'<div role="status" tabindex="-1" data-focus>\s*<span[^>]*olm-label', content)
+
+
+def test_a_page_that_opens_with_a_missing_value_shows_the_verdict_and_keeps_the_focus(
+    writer: Client, prod: Cluster, package: Package
+) -> None:
+    make_crd(
+        cluster=prod,
+        name="clusterextensions.olm.operatorframework.io",
+        details={"fields": {"v1": ["spec.serviceAccount.name", "spec.namespace"]}},
+    )
+    verdict("", "ClusterExtension")
+    page = writer.get(INSTALL, {"path": "ClusterExtension"})
+    content = page.content.decode()
+    assert 'id="field-service_account-error"' in content
+    assert '<a href="#field-service_account">' in content
+    assert "Installable" in content
+    assert "data-focus" not in content
+
+
+def test_warnings_stand_before_the_button(writer: Client, package: Package) -> None:
+    Bundle.objects.filter(name="etcd.v1.1.0").update(deprecated=True)
+    content = writer.get(INSTALL, {"path": "Subscription"}).content.decode()
+    warning = content.index("The catalog marks etcd.v1.1.0 as deprecated.")
+    assert content.index('href="#warnings"') < warning < content.index('value="review"')

@@ -75,7 +75,7 @@ def test_the_path_that_the_remedy_names_is_a_link_to_its_form(
     assert "OperatorGroup for its own namespace. Install as Subscription" in page.text
     form = assert_page(writer.get(SUBSCRIPTION))
     assert "Name of the Subscription" in form.text
-    assert "makes its operators watch etcd" in form.text
+    assert "targetNamespaces:" in form.text
 
 
 def test_why_it_is_to_be_deleted_stands_before_the_command(writer: Client, prod: Cluster) -> None:
