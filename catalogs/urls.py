@@ -14,6 +14,7 @@ from catalogs.views import (
     problems,
     software,
 )
+from olmweb.accounts.account_views import choose_columns
 
 
 class BundleNameConverter(StringConverter):
@@ -45,6 +46,8 @@ urlpatterns = [
     path("icons/<str:sha256>", bundle.icon, name="icon"),
     path("catalogs/", catalogs.catalog_list, name="catalog-list"),
     path("catalogs/new", own_catalogs.add, name="catalog-add"),
+    path("catalogs/export.csv", catalogs.catalog_export, name="catalog-list-export"),
+    path("catalogs/columns", choose_columns(catalogs.CATALOGS), name="catalog-list-columns"),
     path("catalogs/compare", changes.compare, name="compare"),
     path("catalogs/changes.atom", feeds.all_changes, name="all-changes-feed"),
     path(f"{CATALOG}/changes.atom", feeds.catalog_changes, name="changes-feed"),

@@ -2,6 +2,10 @@
 
 from django.urls import path
 
+from installs.queries.activity import ACTIONS
+from installs.queries.clusteroperators import CLUSTEROPERATORS
+from installs.queries.crds import CRDS
+from installs.queries.operator_table import OPERATORS
 from installs.views import (
     activity,
     audit,
@@ -20,6 +24,7 @@ from installs.views import (
     requests,
     search,
 )
+from olmweb.accounts.account_views import choose_columns
 
 app_name = "installs"
 _OPERATOR = "operators/<str:cluster>/<str:kind>/<str:namespace>/<str:name>"
@@ -29,7 +34,7 @@ urlpatterns = [
     path("search/", search.search_page, name="search"),
     path("operators/", operators.operator_list, name="operators"),
     path("operators/export.csv", operators.operator_export, name="operators-export"),
-    path("operators/columns", operators.operator_columns, name="operators-columns"),
+    path("operators/columns", choose_columns(OPERATORS), name="operators-columns"),
     path("operators/bulk-change", bulk_changes.bulk_change, name="bulk-change"),
     path(_OPERATOR, operators.operator_detail, name="operator"),
     path(f"{_OPERATOR}/remove", changes.remove, name="remove"),
@@ -51,6 +56,16 @@ urlpatterns = [
     path(f"{_SOFTWARE}/request", requests.ask, name="ask"),
     path("cluster-operators/", clusteroperators.clusteroperator_list, name="clusteroperators"),
     path(
+        "cluster-operators/export.csv",
+        clusteroperators.clusteroperator_export,
+        name="clusteroperators-export",
+    ),
+    path(
+        "cluster-operators/columns",
+        choose_columns(CLUSTEROPERATORS),
+        name="clusteroperators-columns",
+    ),
+    path(
         "cluster-operators/<str:cluster>/<str:name>",
         clusteroperators.clusteroperator_detail,
         name="clusteroperator",
@@ -64,9 +79,13 @@ urlpatterns = [
     path("readiness/", readiness.readiness_page, name="readiness"),
     path("readiness/olm-v1/", readiness.takeover_page, name="takeover"),
     path("crds/", clusters.crd_list, name="crds"),
+    path("crds/export.csv", clusters.crd_export, name="crds-export"),
+    path("crds/columns", choose_columns(CRDS), name="crds-columns"),
     path("audit/", audit.audit_page, name="audit"),
     path("reports/copied-csvs/", copies.copied_csvs, name="copies"),
     path("activity/", activity.activity, name="activity"),
+    path("activity/export.csv", activity.action_export, name="activity-export"),
+    path("activity/columns", choose_columns(ACTIONS), name="activity-columns"),
     path("activity/requests/", requests.request_list, name="requests"),
     path("activity/requests/<int:id>", requests.request_detail, name="request"),
     path("activity/actions/<int:id>", activity.action_detail, name="action"),

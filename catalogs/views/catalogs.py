@@ -1,11 +1,14 @@
 """Catalogs: the list, one catalog with its tabs, and its sync: start, progress, cancel."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -17,16 +20,92 @@ from catalogs.views import forms, presenters
 from catalogs.views.changes import changes_tab
 from catalogs.views.problems import problems_tab
 from olmweb.accounts.roles import SYNC, AnyUser, may, sign_in_required
+from olmweb.api.formats import stream
 from olmweb.errors import OlmwebError
 from olmweb.models import SyncRun
+from olmweb.web.forms import FilterForm, SortFilter, read_page
 from olmweb.web.pages import STOP_POLLING, render_page, revision_token, unchanged, wants_fragment
+from olmweb.web.pagination import PAGE_SIZE, paginate
+from olmweb.web.preferences import remember_view
+from olmweb.web.tables import Column, Table
 
 RUNS = 10
 Entry = tuple[Catalog, presenters.Status, sync_progress.Standing | None]
 
 
+CATALOGS = Table(
+    "catalogs",
+    "Catalogs",
+    "catalogs:catalog-list",
+    (
+        Column("name", "Name", fixed=True, exported=("name", "cluster")),
+        Column("access", "Access", exported=("access", "status")),
+        Column("packages", "Packages", number=True),
+        Column("bundles", "Bundles", number=True),
+        Column("problems", "Problems", number=True),
+        Column("changed", "Changed", keys=("changed_or_never",)),
+    ),
+    sorted_by="name",
+    ties=("name", "cluster", "pk"),
+)
+
+
+class CatalogsForm(FilterForm):
+    sort = SortFilter(CATALOGS.names)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogLine:
+    """One catalog: the row with most of the content, and the rows of all its sources."""
+
+    catalog: Catalog
+    entries: list[Entry]
+
+    @property
+    def pk(self) -> int:
+        return self.catalog.pk
+
+    @property
+    def name(self) -> str:
+        return self.catalog.name
+
+    @property
+    def cluster(self) -> str:
+        return self.catalog.cluster_name
+
+    @property
+    def access(self) -> str:
+        return ", ".join(entry.source_kind for entry, _status, _standing in self.entries)
+
+    @property
+    def status(self) -> str:
+        return ", ".join(status.word for _entry, status, _standing in self.entries)
+
+    @property
+    def packages(self) -> int:
+        return self.catalog.package_count
+
+    @property
+    def bundles(self) -> int:
+        return self.catalog.bundle_count
+
+    @property
+    def problems(self) -> int:
+        return self.catalog.problem_count
+
+    @property
+    def changed(self) -> datetime | None:
+        return self.catalog.changed_at
+
+    @property
+    def changed_or_never(self) -> float:
+        return self.changed.timestamp() if self.changed else 0.0
+
+
+@remember_view
 @require_safe
 def catalog_list(request: HttpRequest) -> HttpResponse:
+    sort = CatalogsForm.read(request.GET)["sort"]
     catalogs = list(Catalog.objects.select_related("cluster"))
     standings = sync_progress.standings(catalogs)
     runs = sorted((key, catalog.run) for key, catalog in standings.items())
@@ -34,31 +113,46 @@ def catalog_list(request: HttpRequest) -> HttpResponse:
     answer = unchanged(request, rev)
     if answer:
         return answer
-    entries = {
-        catalog.pk: (catalog, presenters.catalog_status(catalog), standings.get(catalog.pk))
-        for catalog in catalogs
-    }
-    distinct = queries.distinct_catalogs(catalogs)
+    table = CATALOGS.view(request, sort)
+    lines = table.arrange(_lines(catalogs, standings))
+    notices: list[str] = []
+    page = paginate(lines, read_page(request.GET, notices), PAGE_SIZE, notices)
+    statuses = [entry[:2] for line in lines for entry in line.entries]
     context = {
         "rev": rev,
         "topics": ("catalogs", "syncs", "clusters"),
-        "rows": _each_once(distinct, entries),
+        "table": table,
+        "notices": notices,
+        "page": page,
+        "total": len(lines),
         "packages": queries.count_packages(catalogs),
-        "troubled": [row[:2] for row in entries.values() if row[1].tone in ("danger", "warning")],
+        "troubled": [row for row in statuses if row[1].tone in ("danger", "warning")],
     }
     return render_page(request, "catalogs/catalog_list.html", context, partial="rows")
 
 
-def _each_once(
-    distinct: Sequence[Sequence[Catalog]], entries: Mapping[int, Entry]
-) -> list[tuple[Catalog, list[Entry]]]:
-    """Of each catalog the entry with most of the content, and all its entries."""
-    rows = []
-    for group in sorted(distinct, key=lambda group: (group[0].cluster_name, group[0].name)):
+@require_safe
+def catalog_export(request: HttpRequest) -> HttpResponseBase:
+    """The table as CSV: every catalog, in its order, with the columns shown."""
+    table = CATALOGS.view(request, CatalogsForm.read(request.GET)["sort"])
+    lines = table.arrange(_lines(list(Catalog.objects.select_related("cluster")), {}))
+    return stream([lines], table.exported, "csv", CATALOGS.name)
+
+
+def _lines(
+    catalogs: Sequence[Catalog], standings: Mapping[int, sync_progress.Standing]
+) -> list[CatalogLine]:
+    """Each distinct catalog with all its entries."""
+    entries = {
+        catalog.pk: (catalog, presenters.catalog_status(catalog), standings.get(catalog.pk))
+        for catalog in catalogs
+    }
+    lines = []
+    for group in queries.distinct_catalogs(catalogs):
         ordered = group[::-1]  # the ClusterCatalog first: all its content can be read
         best = max(ordered, key=attrgetter("package_count"))
-        rows.append((best, [entries[catalog.pk] for catalog in ordered]))
-    return rows
+        lines.append(CatalogLine(best, [entries[catalog.pk] for catalog in ordered]))
+    return lines
 
 
 CATALOG_TABS = {"overview": "Overview", "changes": "Changes", "problems": "Problems"}

@@ -40,6 +40,7 @@ from catalogs.views import forms, presenters
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import OptionField, PageField, QueryForm, TextField
 from olmweb.web.pages import render_page
+from olmweb.web.pagination import paginate
 
 REVISIONS = 10  # on one page
 PREVIEW = 6  # packages of a revision in their list, besides those that concern somebody
@@ -137,9 +138,7 @@ def report_context(
     context: dict[str, Any] = {"report": report}
     if query.show:
         section = report.sections[query.show]
-        context["page"] = presenters.paginate(
-            section.entries, query.page, size, notices, section.total
-        )
+        context["page"] = paginate(section.entries, query.page, size, notices, section.total)
     context["sections"] = [
         ShownSection(
             fate,
@@ -198,7 +197,7 @@ def changes_tab(request: HttpRequest, catalog: Catalog, notices: list[str]) -> d
             context | {"revision": revision} | report_context(stream, query, None, point, notices)
         )
     revisions = catalog.revisions.all()
-    page = presenters.paginate(revisions, query.page, REVISIONS, notices)
+    page = paginate(revisions, query.page, REVISIONS, notices)
     changes = changes_of_revisions(
         list(page),
         {catalog.pk: installed_from(catalog)},

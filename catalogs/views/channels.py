@@ -29,6 +29,7 @@ from catalogs.resolve.stored import facts_from, facts_of
 from catalogs.views import forms, presenters
 from olmweb.errors import Missing
 from olmweb.web.forms import clean_text
+from olmweb.web.pagination import paginate
 
 ROWS = 50  # of the graph's table twin on one page
 OPENED = 20  # folds that one address unfolds
@@ -220,7 +221,7 @@ def _table(
     entries = [(channel, entry) for channel in channels for entry in facts.channels[channel]]
     keys = {bundle.name: bundle.version_key for bundle in choice.bundles}
     entries.sort(key=lambda pair: keys.get(pair[1].name, ""), reverse=True)
-    page = presenters.paginate(entries, context["page_number"], ROWS, context["notices"])
+    page = paginate(entries, context["page_number"], ROWS, context["notices"])
     rows = [
         {
             "channel": channel,

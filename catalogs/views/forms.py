@@ -83,15 +83,6 @@ def read_option(params: QueryDict, name: str, options: tuple[str, ...], notices:
     return options[0]
 
 
-def read_page(params: QueryDict, notices: list[str]) -> int:
-    """The page number; 1 with a notice for anything that is none."""
-    try:
-        return PageField().clean(params.get("page", ""))
-    except ValidationError as error:
-        notices.extend(error.messages)
-    return 1
-
-
 @dataclass(frozen=True, slots=True)
 class TargetCluster:
     """The cluster that the verdicts of a page are for; None for verdicts on the catalog alone.

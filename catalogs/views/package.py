@@ -19,8 +19,9 @@ from catalogs.views.channels import channels_tab
 from catalogs.views.forms import read_target_cluster
 from catalogs.views.problems import described, find_problems
 from catalogs.views.versions import versions_tab
-from olmweb.web.forms import clean_text
+from olmweb.web.forms import clean_text, read_page
 from olmweb.web.pages import render_page
+from olmweb.web.pagination import paginate
 
 ROWS = 50  # of a table on one page
 
@@ -59,7 +60,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "notices": notices,
         "target_cluster": read_target_cluster(request, package_row.catalog, notices),
         "params": request.GET,
-        "page_number": forms.read_page(request.GET, notices),
+        "page_number": read_page(request.GET, notices),
     }
     if tab in TAB_CONTEXT:
         context.update(TAB_CONTEXT[tab](package_row, choice, context))
@@ -113,7 +114,7 @@ def _installs(package: Package, choice: queries.Choice, _: dict[str, Any]) -> di
 
 def _problems(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
     problems = find_problems(package.catalog, package=package.name)
-    page = presenters.paginate(problems, context["page_number"], ROWS, context["notices"])
+    page = paginate(problems, context["page_number"], ROWS, context["notices"])
     return {"page": page, **described(list(page))}
 
 

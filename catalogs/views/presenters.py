@@ -8,11 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
-from typing import Any
 from urllib.parse import quote_plus, urlencode
 
-from django.core.paginator import Page, Paginator
-from django.db.models import QuerySet
 from django.http import QueryDict
 from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import SafeString
@@ -38,6 +35,7 @@ from catalogs.verdicts.read import MethodVerdict, StoredVerdict
 from catalogs.verdicts.rules import Verdict, title_of
 from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
+from olmweb.web.preferences import CLEARED
 
 FACET_FIRST = 8  # values of a facet in sight, the others are folded
 FACET_MOST = 300  # values of a facet at all
@@ -208,23 +206,6 @@ class Status:
     hint: str = ""
 
 
-def paginate(
-    items: Sequence[Any] | QuerySet[Any],
-    number: int,
-    size: int,
-    notices: list[str],
-    total: int | None = None,
-) -> Page[Any]:
-    """Page `number` of `items`; beyond the end it is the last one, with a notice. With `total`
-    the items are not counted."""
-    paginator = Paginator(items, size)
-    if total is not None:
-        paginator.count = total
-    if number > (last := paginator.num_pages):
-        notices.append(f"There is no page {number}; the last one, {last}, is shown.")
-    return paginator.get_page(number)
-
-
 # Both are asked for dozens of times a page and routes don't change while a process lives.
 @lru_cache(maxsize=16384)
 def package_url(cluster: str, catalog: str, name: str) -> str:
@@ -351,7 +332,7 @@ def chosen_labels(filters: Filters, params: QueryDict) -> list[Label]:
     ]
     if filters.q:
         without = [(key, value) for key, value in pairs if key != "q"]
-        labels.insert(0, Label("Search", filters.q, f"?{urlencode(without)}"))
+        labels.insert(0, Label("Search", filters.q, f"?{urlencode(without) or CLEARED}"))
     return labels
 
 
@@ -414,7 +395,7 @@ def _order(
 def _toggled(pairs: Sequence[tuple[str, str]], name: str, value: str) -> str:
     pair = (name, value)
     if pair in pairs:
-        return f"?{urlencode([other for other in pairs if other != pair])}"
+        return f"?{urlencode([other for other in pairs if other != pair]) or CLEARED}"
     return f"?{urlencode(pairs)}&{name}={quote_plus(value)}" if pairs else f"?{urlencode([pair])}"
 
 

@@ -17,7 +17,8 @@ from catalogs import lookup
 from catalogs.fbc.lint_impact import INSTALLS, REACTIONS, REFUSES, SKIPS, Reactions, reactions_of
 from catalogs.models import Catalog, ContentProblem
 from catalogs.views import forms, presenters
-from olmweb.web.forms import OptionField, QueryForm, TextField
+from olmweb.web.forms import OptionField, QueryForm, TextField, read_page
+from olmweb.web.pagination import paginate
 
 ROWS = 50  # of the table on one page
 PACKAGES = 100  # that the page counts by name; the filter takes any
@@ -50,8 +51,8 @@ def problems_tab(request: HttpRequest, catalog: Catalog, notices: list[str]) -> 
     everything = count_problems(find_problems(catalog))
     problems = find_problems(catalog, **filters)
     narrowed = count_problems(problems) if any(filters.values()) else everything
-    number = forms.read_page(request.GET, notices)
-    page = presenters.paginate(problems, number, ROWS, notices, total=narrowed.total)
+    number = read_page(request.GET, notices)
+    page = paginate(problems, number, ROWS, notices, total=narrowed.total)
     return {
         **filters,
         "severities": ContentProblem.Severity.choices,

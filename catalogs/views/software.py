@@ -19,11 +19,14 @@ from catalogs.search.matching import Hits, find_hits
 from catalogs.views import forms, presenters
 from olmweb.accounts.roles import may_act
 from olmweb.web.pages import render_page, revision_token, unchanged
+from olmweb.web.pagination import paginate
+from olmweb.web.preferences import remember_view
 
 BUNDLES_PAGE = 20  # bundles that use an image, on one page
 BUNDLES_OF = 20  # packages, each catalog's for itself, whose images are looked through
 
 
+@remember_view
 @require_safe
 def software(request: HttpRequest) -> HttpResponse:
     stamps = catalog_stamps()
@@ -38,7 +41,7 @@ def software(request: HttpRequest) -> HttpResponse:
     query = filters.query
     hits = find_hits(index, query)
     result = find_packages(index, filters, installed_packages(), hits)
-    page = presenters.paginate(result.matches, values["page"], PAGE_SIZE, notices)
+    page = paginate(result.matches, values["page"], PAGE_SIZE, notices)
     context = {
         "rev": rev,
         "topics": ("catalogs", "clusters"),
@@ -82,7 +85,7 @@ def _bundles(
     while left and len(packages) < BUNDLES_OF:
         packages += [row for row in left.pop().sources if row.id in hits.scores]
     bundles = bundles_with(image, packages)
-    page = presenters.paginate(bundles, number, BUNDLES_PAGE, notices)
+    page = paginate(bundles, number, BUNDLES_PAGE, notices)
     rows = [
         (bundle, presenters.bundle_url(bundle.bundle.package, bundle.bundle.name))
         for bundle in with_images(list(page), image)

@@ -17,6 +17,7 @@ from catalogs.verdicts.read import verdicts
 from catalogs.views import presenters
 from catalogs.views.channels import facts_shown, semantics_of
 from olmweb.web.forms import clean_text
+from olmweb.web.pagination import paginate
 
 ROWS = 50  # of the table on one page
 CANDIDATES = 25  # shown; the rest are counted by reason
@@ -46,7 +47,7 @@ def versions_tab(
     semantics = semantics_of(params, package.catalog, context["notices"])
     facts = facts_shown(package, choice, context)
     ordered = _ordered(choice.bundles, facts, semantics)
-    page = presenters.paginate(ordered, context["page_number"], ROWS, context["notices"])
+    page = paginate(ordered, context["page_number"], ROWS, context["notices"])
     channels = facts.channels_of()
     stored = verdicts([bundle.pk for bundle in page], context["target_cluster"].cluster_id)
     rows = [

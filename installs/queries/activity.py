@@ -2,42 +2,69 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, Max, Model, Q, QuerySet
+from django.db.models import Count, F, Max, Model, Q, QuerySet, Value
+from django.db.models.functions import Coalesce
 
 from installs.models import Action, ActionBatch, InstallRequest, Operator
 from installs.queries import narrow, search
 from installs.state.observation import details_of
 from olmweb.models import SyncRun
-from olmweb.web.pagination import KeysetPage, paginate
+from olmweb.web.tables import Column, Table
 
 ACTION_STATES = tuple(str(value) for value in Action.State.values)
 OUTCOMES = tuple(str(value) for value in SyncRun.Outcome.values)
 REQUEST_STATES = tuple(str(value) for value in InstallRequest.State.values)
+ACTIONS = Table(
+    "actions",
+    "Actions",
+    "installs:activity",
+    (
+        Column(
+            "action",
+            "Action",
+            fixed=True,
+            keys=("verb", "name"),
+            exported=("id", "verb", "kind", "name"),
+        ),
+        Column("namespace", "Namespace", initial=False),
+        Column("state", "State"),
+        Column("outcome", "Outcome"),
+        Column("user", "User", keys=("username",), exported=("user", "as_user")),
+        Column("cluster", "Cluster", keys=("cluster__name",)),
+        Column("requested", "Requested", keys=("created_at",)),
+        Column("duration", "Duration", number=True, exported=("seconds",)),
+    ),
+    sorted_by="-requested",
+    ties=("created_at", "pk"),
+)
 _ENDED = tuple(str(state) for state in Action.State if state not in Action.OPEN)
 
 
-def action_page(
-    *, cluster: str = "", state: str = "", user: str = "", q: str = "", cursor: str = ""
-) -> KeysetPage[Action]:
-    """One page of actions, newest first; two queries. Raises BadCursor."""
+def actions_matching(
+    *, cluster: str = "", state: str = "", user: str = "", q: str = ""
+) -> QuerySet[Action]:
+    """Actions with their cluster and user; `username` and `duration` to sort by."""
     rows = Action.objects.select_related("cluster", "user").defer("stored_steps")
+    rows = rows.annotate(
+        username=Coalesce("user__username", Value("")),
+        duration=Coalesce(F("finished_at") - F("created_at"), Value(timedelta(0))),
+    )
     rows = narrow(rows, cluster__name=cluster, state=state)
     if user:
         rows = rows.filter(Q(user__username=user) | Q(as_user=user))
-    return paginate(search(rows, q, "name", "package"), ("-created_at", "-pk"), cursor=cursor)
+    return search(rows, q, "name", "package")
 
 
-def sync_page(
-    *, cluster: str = "", outcome: str = "", q: str = "", cursor: str = ""
-) -> KeysetPage[SyncRun]:
-    """One page of sync runs, newest first; two queries. Raises BadCursor."""
+def syncs_matching(*, cluster: str = "", outcome: str = "", q: str = "") -> QuerySet[SyncRun]:
+    """Sync runs, newest first."""
     rows: QuerySet[SyncRun] = SyncRun.objects.select_related("cluster")
     if cluster:
         rows = rows.filter(Q(cluster__name=cluster) | Q(kind="cluster", target=cluster))
     rows = search(narrow(rows, outcome=outcome), q, "target", "error_text")
-    return paginate(rows, ("-started_at", "-pk"), cursor=cursor)
+    return rows.order_by("-started_at", "-pk")
 
 
 def object_of(action: Action) -> Operator | None:
@@ -93,13 +120,13 @@ def syncs_revision() -> str:
     return _revision(SyncRun, finished=Max("finished_at"))
 
 
-def request_page(
-    *, state: str = "", cluster: str = "", user: str = "", q: str = "", cursor: str = ""
-) -> KeysetPage[InstallRequest]:
-    """One page of requests, newest first; two queries. Raises BadCursor."""
+def requests_matching(
+    *, state: str = "", cluster: str = "", user: str = "", q: str = ""
+) -> QuerySet[InstallRequest]:
+    """Requests, newest first."""
     rows = InstallRequest.objects.select_related("cluster", "user", "decided_by")
     rows = narrow(rows, state=state, cluster__name=cluster, user__username=user)
-    return paginate(search(rows, q, "package", "reason"), ("-created_at", "-pk"), cursor=cursor)
+    return search(rows, q, "package", "reason").order_by("-created_at", "-pk")
 
 
 def requests_revision() -> str:

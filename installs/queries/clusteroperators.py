@@ -17,8 +17,26 @@ from installs.models import ClusterOperator, ClusterOperatorMember, Operator
 from installs.queries import narrow, search
 from installs.queries.operators import finding_titles
 from olmweb.kube.conditions import status_of
-from olmweb.web.pagination import KeysetPage, paginate
+from olmweb.web.tables import Column, Table
 
+CLUSTEROPERATORS = Table(
+    "clusteroperators",
+    "Cluster operators",
+    "installs:clusteroperators",
+    (
+        Column("name", "Name", fixed=True),
+        Column("cluster", "Cluster", keys=("cluster__name",)),
+        Column("version", "Version", initial=False),
+        Column(
+            "conditions",
+            "Conditions",
+            keys=("calm", "cluster__name"),
+            exported=("available", "progressing", "degraded", "upgradeable"),
+        ),
+        Column("why", "Why", keys=("reason",), exported=("reason", "message")),
+    ),
+    sorted_by="conditions",
+)
 _STATE_FILTER = {
     "unavailable": Q(available="False"),
     "degraded": Q(degraded="True"),
@@ -39,26 +57,14 @@ class MemberGroup:
 def clusteroperators_matching(
     *, cluster: str = "", state: str = "", q: str = ""
 ) -> QuerySet[ClusterOperator]:
-    """ClusterOperators with their cluster and `member_count`."""
+    """ClusterOperators with their cluster and `member_count`; the worst have the least `calm`."""
     rows = ClusterOperator.objects.select_related("cluster").annotate(
-        member_count=Count("members", output_field=IntegerField())
+        member_count=Count("members", output_field=IntegerField()), calm=Value(9) - F("severity")
     )
     rows = narrow(rows, cluster__name=cluster)
     if state:
         rows = rows.filter(_STATE_FILTER[state])
     return search(rows, q, "name", "message")
-
-
-def clusteroperator_page(
-    *, cluster: str = "", state: str = "", q: str = "", cursor: str = ""
-) -> KeysetPage[ClusterOperator]:
-    """One page, worst first; two queries. Raises BadCursor."""
-    rows = clusteroperators_matching(cluster=cluster, state=state, q=q)
-    return paginate(
-        rows.annotate(calm=Value(9) - F("severity")),
-        ("calm", "cluster__name", "name", "pk"),
-        cursor=cursor,
-    )
 
 
 def members_of(row: ClusterOperator) -> list[MemberGroup]:

@@ -3,13 +3,36 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Case, IntegerField, QuerySet, Value, When
+from django.db.models import Case, IntegerField, QuerySet, TextField, Value, When
+from django.db.models.functions import Cast
 
 from installs.diagnosis.knowledge import Finding, finding_for
 from installs.models import CRDState
 from installs.queries import narrow, search
 from olmweb.models import Cluster
-from olmweb.web.pagination import KeysetPage, paginate
+from olmweb.web.tables import Column, Table
+
+_LISTS = ("stored_text", "served_text", "defined_text")
+CRDS = Table(
+    "crds",
+    "CRDs",
+    "installs:crds",
+    (
+        Column("name", "Name", fixed=True, exported=("name", "kind")),
+        Column("cluster", "Cluster", keys=("cluster__name",)),
+        Column("stored", "Stored", keys=("stored_text",)),
+        Column("served", "Served", keys=("served_text",)),
+        Column("defined", "Defined", keys=("defined_text",)),
+        Column(
+            "owner",
+            "Owner",
+            keys=("owner_name",),
+            exported=("owner", "owner_kind", "owner_namespace"),
+        ),
+        Column("problem", "Problem", keys=("calm", "cluster__name")),
+    ),
+    sorted_by="problem",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +61,17 @@ def crds_matching(*, cluster: str = "", q: str = "", finding: str = "") -> Query
     return search(rows, q, "name", "served_kind", "owner_name")
 
 
-def crd_page(
-    *, cluster: str = "", q: str = "", problems: bool = False, cursor: str = ""
-) -> KeysetPage[CRDState]:
-    """One page, those with a finding first; two queries. Raises BadCursor."""
+def sorted_crds(
+    order: Sequence[str], *, cluster: str = "", q: str = "", problems: bool = False
+) -> QuerySet[CRDState]:
+    """The matching ones in this order of the table, with the fields that it needs."""
     rows = crds_matching(cluster=cluster, q=q)
     if problems:
         rows = rows.exclude(finding="")
-    return paginate(rows, ("calm", "cluster__name", "name", "pk"), cursor=cursor)
+    key = order[0].removeprefix("-")
+    if key in _LISTS:  # JSON, which a database compares as text alone
+        rows = rows.annotate(**{key: Cast(key.removesuffix("_text"), TextField())})
+    return rows.order_by(*order)
 
 
 def crd_finding(row: CRDState) -> Finding | None:

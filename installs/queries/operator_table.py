@@ -30,43 +30,28 @@ from installs.queries.operators import (
 )
 from installs.state.observation import details_of
 from olmweb.kube.fields import text, texts
-from olmweb.web.pagination import KeysetPage, paginate
 from olmweb.web.tables import Column, Table
 
 NAMESPACES_SHOWN = 3
 OPERATORS = Table(
     "operators",
     "Installed operators",
+    "installs:operators",
     (
-        Column("name", "Name", fixed=True),
-        Column("cluster", "Cluster"),
-        Column("path", "Install method", initial=False),
+        Column("name", "Name", fixed=True, exported=("name", "package")),
+        Column("cluster", "Cluster", keys=("cluster__name",)),
+        Column("path", "Install method", initial=False, keys=("kind",), exported=("kind",)),
         Column("namespace", "Namespace"),
-        Column("managed", "Managed namespaces"),
-        Column("health", "Status"),
-        Column("version", "Version"),
+        Column("managed", "Managed namespaces", exported=("managed_namespaces",)),
+        Column("health", "Status", keys=("rank",), exported=("status", "why")),
+        Column("version", "Version", exported=("version", "upgrade")),
         Column("channel", "Channel"),
         Column("approval", "Update approval"),
         Column("catalog", "Catalog"),
-        Column("since", "Last updated"),
+        Column("since", "Last updated", keys=("since_or_never",)),
     ),
     sorted_by="health",
 )
-# Column -> the key of the keyset; every one ends in the name, so that equal rows read
-# alphabetically.
-_KEYS = {
-    "name": ("name",),
-    "cluster": ("cluster__name", "name"),
-    "path": ("kind", "name"),
-    "namespace": ("namespace", "name"),
-    "managed": ("managed", "name"),
-    "health": ("rank", "name"),
-    "version": ("version", "name"),
-    "channel": ("channel", "name"),
-    "approval": ("approval", "name"),
-    "catalog": ("catalog", "name"),
-    "since": ("since_or_never", "name"),
-}
 _GROUP = "OperatorGroup"
 _CSV = "ClusterServiceVersion"
 _IN_A_GROUP = ("Subscription", _CSV)
@@ -112,25 +97,15 @@ class OperatorLine:
         return len(self.managed) - len(self.namespaces_shown)
 
 
-def operator_page(
-    filters: OperatorFilters, *, total: int, sort: str = "", cursor: str = ""
-) -> KeysetPage[Operator]:
-    """One page of the `total` matching operators, worst first unless sorted otherwise; one query.
-    Raises BadCursor."""
-    rows, order = sorted_rows(filters, sort)
-    return paginate(rows, order, cursor=cursor, total=total)
-
-
-def sorted_rows(filters: OperatorFilters, sort: str) -> tuple[QuerySet[Operator], tuple[str, ...]]:
-    """(the matching operators, with what their order needs, the order of olmweb.web.pagination)."""
+def sorted_rows(filters: OperatorFilters, order: Sequence[str]) -> QuerySet[Operator]:
+    """The matching operators in this order of the table, with the fields that it needs."""
     rows = operators_matching(filters).defer("conditions", "facts")
-    column = sort.removeprefix("-") or OPERATORS.sorted_by
-    if column == "approval":
+    key = order[0].removeprefix("-")
+    if key == "approval":
         rows = rows.annotate(approval=_APPROVAL)
-    elif column == "managed":
+    elif key == "managed":
         rows = rows.annotate(managed=_managed())
-    order = (*_KEYS[column], "pk")
-    return rows, tuple(f"-{name}" for name in order) if sort.startswith("-") else order
+    return rows.order_by(*order)
 
 
 _APPROVAL: Any = Case(

@@ -22,8 +22,9 @@ from olmweb.accounts.roles import may_act
 from olmweb.errors import Missing
 from olmweb.models import LOCAL, Cluster
 from olmweb.web.context import clusters
-from olmweb.web.forms import OptionField, QueryForm, TextField
+from olmweb.web.forms import OptionField, QueryForm, TextField, read_page
 from olmweb.web.pages import render_page
+from olmweb.web.pagination import paginate
 
 ROWS = 50  # of the table on one page
 ACTUAL = 100  # operators beside their predictions
@@ -125,7 +126,7 @@ def _context(request: HttpRequest, query: AuditQuery, notices: list[str]) -> dic
         namespace=query.namespace,
     )
     rows = _narrow(result, query)
-    page = presenters.paginate(rows, forms.read_page(request.GET, notices), ROWS, notices)
+    page = paginate(rows, read_page(request.GET, notices), ROWS, notices)
     agreed = agreement(result)
     return {
         "query": query,

@@ -1,6 +1,9 @@
 """Cluster operators with their conditions, worst first, and the aggregated one explained."""
 
+from dataclasses import dataclass
+
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
 from installs.presenters.timeline import condition_reports, timeline
@@ -8,9 +11,13 @@ from installs.queries import clusteroperators as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_clusteroperator
 from installs.queries.overview import unreadable_kinds
+from olmweb.api.formats import fill, stream
+from olmweb.api.lists import StoredRows
 from olmweb.web.context import clusters
-from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
+from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
+from olmweb.web.pagination import PAGE_SIZE, paginate
+from olmweb.web.preferences import remember_view
 
 STATE_WORDS = {
     "unavailable": "Unavailable",
@@ -24,20 +31,57 @@ class ClusterOperatorsForm(FilterForm):
     cluster = TextFilter()
     state = ChoiceFilter(STATE_WORDS)
     q = TextFilter("Text")
+    sort = SortFilter(queries.CLUSTEROPERATORS.names)
 
 
+@dataclass(frozen=True, slots=True)
+class ExportRow:
+    """A row of the exported table: the fields of a ClusterOperator."""
+
+    name: str
+    cluster: str
+    version: str
+    available: str
+    progressing: str
+    degraded: str
+    upgradeable: str
+    reason: str
+    message: str
+
+
+@require_safe
+def clusteroperator_export(request: HttpRequest) -> HttpResponseBase:
+    """The table as CSV: every matching row, in its order, with the columns shown."""
+    chosen = ClusterOperatorsForm.read(request.GET)
+    table = queries.CLUSTEROPERATORS.view(request, chosen.pop("sort"))
+    source = StoredRows(
+        queries.clusteroperators_matching(**chosen),
+        table.order,
+        lambda rows: [fill(ExportRow, row, cluster=row.cluster.name) for row in rows],
+    )
+    return stream(source.chunks(None, None), table.exported, "csv", table.table.name)
+
+
+@remember_view
 @require_safe
 def clusteroperator_list(request: HttpRequest) -> HttpResponse:
     """One row each with four pills and the reason of the worst."""
     chosen = ClusterOperatorsForm.read(request.GET)
+    sort = chosen.pop("sort")
     token = revision_token(cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
         return answer
-    page = queries.clusteroperator_page(**chosen, cursor=request.GET.get("cursor", ""))
+    alone = () if len(clusters(request)) > 1 else ("cluster",)
+    table = queries.CLUSTEROPERATORS.view(request, sort, without=alone)
+    rows = queries.clusteroperators_matching(**chosen).order_by(*table.order)
+    notices: list[str] = []
+    page = paginate(rows, read_page(request.GET, notices), PAGE_SIZE, notices)
     context = {
         "page": page,
-        "rows": [(row, queries.reasons_of(row)) for row in page.rows],
-        "total": page.total,
+        "notices": notices,
+        "table": table,
+        "rows": [(row, queries.reasons_of(row)) for row in page],
+        "total": page.paginator.count,
         "chosen": chosen,
         "states": STATE_WORDS.items(),
         "chips": ClusterOperatorsForm.chips(chosen),

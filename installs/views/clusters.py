@@ -3,13 +3,16 @@ CustomResourceDefinitions.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from installs.actions.requests import waiting_for
+from installs.models import CRDState
 from installs.presenters.diagnosis import remedy_steps
 from installs.presenters.status_report import as_markdown, status_report
 from installs.queries import crds
@@ -17,9 +20,11 @@ from installs.queries import overview as queries
 from installs.queries.changes import ClusterHistory, Trend, cluster_histories, recent, trend
 from installs.queries.watched_resources import watched_resources
 from installs.readiness.blockers import read_minor
+from olmweb.api.formats import fill, stream
+from olmweb.api.lists import StoredRows
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
-from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
+from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import (
     cluster_revision,
     cluster_topic,
@@ -28,6 +33,8 @@ from olmweb.web.pages import (
     revision_token,
     unchanged,
 )
+from olmweb.web.pagination import PAGE_SIZE, paginate
+from olmweb.web.preferences import remember_view
 
 
 class OverviewForm(FilterForm):
@@ -43,6 +50,23 @@ class CRDsForm(FilterForm):
     cluster = TextFilter()
     q = TextFilter("Text")
     show = ChoiceFilter(("problems", "all"))
+    sort = SortFilter(crds.CRDS.names)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRow:
+    """A row of the exported table of CRDs; `problem` is the title of its finding."""
+
+    name: str
+    kind: str
+    cluster: str
+    stored: list[str]
+    served: list[str]
+    defined: list[str]
+    owner: str
+    owner_kind: str
+    owner_namespace: str
+    problem: str
 
 
 @require_safe
@@ -141,26 +165,58 @@ def cluster_detail(request: HttpRequest, cluster: str) -> HttpResponse:
 
 
 @require_safe
+def crd_export(request: HttpRequest) -> HttpResponseBase:
+    """The table of CRDs as CSV: every matching row, in its order, with the columns shown."""
+    chosen = CRDsForm.read(request.GET)
+    show = chosen.pop("show")
+    table = crds.CRDS.view(request, chosen.pop("sort"))
+    rows = crds.sorted_crds(table.order, **chosen, problems=show == "problems")
+    chunks = StoredRows(rows, table.order, _export_rows).chunks(None, None)
+    return stream(chunks, table.exported, "csv", crds.CRDS.name)
+
+
+def _export_rows(rows: Sequence[CRDState]) -> list[ExportRow]:
+    return [
+        fill(
+            ExportRow,
+            crd.row,
+            cluster=crd.row.cluster.name,
+            kind=crd.row.served_kind,
+            owner=crd.owner,
+            owner_kind=crd.owner_kind,
+            owner_namespace=crd.owner_namespace,
+            problem=crd.finding.title if crd.finding else crd.row.finding,
+        )
+        for crd in map(crds.crd_row, rows)
+    ]
+
+
+@remember_view
+@require_safe
 def crd_list(request: HttpRequest) -> HttpResponse:
     """Stored versions beside served and defined ones, the owner, and the problem."""
     chosen = CRDsForm.read(request.GET)
-    show = chosen.pop("show")
+    show, sort = chosen.pop("show"), chosen.pop("sort")
     token = revision_token(cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
         return answer
-    page = crds.crd_page(
-        **chosen, problems=show == "problems", cursor=request.GET.get("cursor", "")
-    )
-    crd_rows = [crds.crd_row(row) for row in page.rows]
+    alone = () if len(clusters(request)) > 1 else ("cluster",)
+    table = crds.CRDS.view(request, sort, without=alone)
+    rows = crds.sorted_crds(table.order, **chosen, problems=show == "problems")
+    notices: list[str] = []
+    page = paginate(rows, read_page(request.GET, notices), PAGE_SIZE, notices)
+    crd_rows = [crds.crd_row(row) for row in page]
     chips = CRDsForm.chips(chosen)
     if show == "problems":
         chips.append(("show", "Only", "with a problem"))
     context = {
         "page": page,
+        "notices": notices,
+        "table": table,
         "rows": [
             (crd, remedy_steps(crd.finding.remedy) if crd.finding else []) for crd in crd_rows
         ],
-        "total": page.total,
+        "total": page.paginator.count,
         "chosen": chosen,
         "show": show,
         "chips": chips,

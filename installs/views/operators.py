@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from catalogs.views.presenters import icon_url
 from installs.actions import buttons
@@ -38,25 +38,26 @@ from installs.presenters.timeline import (
 )
 from installs.queries import operator_detail as detail
 from installs.queries import operators as queries
+from installs.queries.activity import ACTIONS
 from installs.queries.lookup import NO_NAMESPACE, get_operator
 from installs.queries.operator_detail import pending_plan, repeated_plans
 from installs.queries.operator_table import (
     OPERATORS,
     OperatorLine,
     operator_lines,
-    operator_page,
     sorted_rows,
 )
 from installs.queries.operators import finding_of, why
 from installs.state.observation import details_of, diagnose_row
-from olmweb.accounts.roles import may_act, person_of, sign_in_required
+from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill, stream
 from olmweb.api.lists import StoredRows
 from olmweb.errors import Missing
 from olmweb.web.context import attention
-from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter
+from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
-from olmweb.web.tables import PARAMETER
+from olmweb.web.pagination import PAGE_SIZE, paginate
+from olmweb.web.preferences import remember_view
 
 SPANS_SHOWN = 6
 CHANGE_WORDS = {  # the count and the kind; plural by an s at the end
@@ -140,7 +141,8 @@ def _removed_page(request: HttpRequest, removed: detail.RemovedOperator) -> Http
         "removed": removed,
         "row": row,
         "removal": removed.removal if signed_in else None,
-        "page": {"rows": removed.actions if signed_in else ()},
+        "rows": removed.actions if signed_in else (),
+        "table": ACTIONS.view(request, ""),
         "timeline": timeline((row.kind, row.namespace, row.name), removed.transitions),
         "retention_days": settings.RETENTION_DAYS,
     }
@@ -244,29 +246,15 @@ class ExportRow:
     since: datetime | None
 
 
-# Column -> the fields that it is exported as.
-EXPORTED = {
-    "name": ("name", "package"),
-    "path": ("kind",),
-    "managed": ("managed_namespaces",),
-    "health": ("status", "why"),
-    "version": ("version", "upgrade"),
-}
-
-
 @require_safe
 def operator_export(request: HttpRequest) -> HttpResponseBase:
     """The table as CSV: every matching operator, in its order, with the columns shown."""
     values = OperatorsForm.read(request.GET)
     sort, _view = values.pop("sort"), values.pop("view")
-    rows, order = sorted_rows(queries.OperatorFilters(**values), sort)
-    names = [
-        name
-        for column in OPERATORS.view(request, sort).shown
-        for name in EXPORTED.get(column.name, (column.name,))
-    ]
-    chunks = StoredRows(rows, order, _export_rows).chunks(None, None)
-    return stream(chunks, names, "csv", "operators")
+    table = OPERATORS.view(request, sort)
+    rows = sorted_rows(queries.OperatorFilters(**values), table.order)
+    chunks = StoredRows(rows, table.order, _export_rows).chunks(None, None)
+    return stream(chunks, table.exported, "csv", OPERATORS.name)
 
 
 def _export_rows(operators: Sequence[Operator]) -> list[ExportRow]:
@@ -283,17 +271,6 @@ def _export_rows(operators: Sequence[Operator]) -> list[ExportRow]:
         )
         for line in operator_lines(operators)
     ]
-
-
-@require_POST
-@sign_in_required(return_to="installs:operators")
-def operator_columns(request: HttpRequest) -> HttpResponse:
-    """Remembers the shown columns, and leads back to the list with them in its address."""
-    names = request.POST.getlist(PARAMETER)
-    OPERATORS.remember(person_of(request), names)
-    params = request.GET.copy()
-    params.setlist(PARAMETER, list(OPERATORS.read(names)))
-    return redirect(f"{reverse('installs:operators')}?{params.urlencode()}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +336,7 @@ def _actions(row: Operator, url: str) -> dict[str, str]:
     return addresses
 
 
+@remember_view
 @require_safe
 def operator_list(request: HttpRequest) -> HttpResponse:
     """By cause when an operator needs attention and nothing is filtered, else the table."""
@@ -371,11 +349,14 @@ def operator_list(request: HttpRequest) -> HttpResponse:
     view = chosen or _default_view(request, filters)
     facets, total = queries.facets(filters)
     alone = () if len(facets["cluster"]) > 1 else ("cluster",)
+    table = OPERATORS.view(request, sort, without=alone)
+    notices: list[str] = []
     context = {
+        "notices": notices,
         "filters": filters,
         "chips": _chips(filters),
         "sort": sort,
-        "table": OPERATORS.view(request, sort, without=alone),
+        "table": table,
         "view": view,
         "facets": facets,
         "attention": sum(attention(request).values()),
@@ -390,8 +371,10 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         ]
         context |= {"causes": blocks, "total": sum(cause.count for cause in causes)}
     else:
-        page = operator_page(filters, total=total, sort=sort, cursor=request.GET.get("cursor", ""))
-        rows = _rows(request, page.rows)
+        ordered = sorted_rows(filters, table.order)
+        number = read_page(request.GET, notices)
+        page = paginate(ordered, number, PAGE_SIZE, notices, total=total)
+        rows = _rows(request, list(page))
         context |= {
             "page": page,
             "rows": rows,

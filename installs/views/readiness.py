@@ -20,6 +20,7 @@ from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
+from olmweb.web.preferences import remember_view
 
 SHOWN = 200  # blockers of one cluster on the page; the exports have all
 WORDS = {
@@ -51,6 +52,7 @@ class MigrationForm(FilterForm):
     q = TextFilter("Text")
 
 
+@remember_view
 @require_safe
 def readiness_page(request: HttpRequest) -> HttpResponse:
     """The verdict on each cluster in a sentence, then every blocker with its remedy."""
@@ -83,6 +85,7 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
     return render_live(request, "installs/readiness.html", context, token=token, topics=topics)
 
 
+@remember_view
 @require_safe
 def takeover_page(request: HttpRequest) -> HttpResponse:
     """Each Subscription: whether a ClusterExtension can take over, and the steps."""

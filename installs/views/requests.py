@@ -26,8 +26,10 @@ from installs.views.forms import METHODS, UNPROCESSABLE, targets_of
 from olmweb.accounts.roles import sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
-from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter, ValueField, ValuesForm
+from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter, ValueField, ValuesForm, read_page
 from olmweb.web.pages import render_live, revision_token, unchanged
+from olmweb.web.pagination import PAGE_SIZE, paginate
+from olmweb.web.preferences import remember_view
 
 VERSIONS_SHOWN = 200
 
@@ -130,6 +132,7 @@ class RequestsForm(FilterForm):
     state = ChoiceFilter(queries.REQUEST_STATES)
 
 
+@remember_view
 @require_safe
 @sign_in_required()
 def request_list(request: HttpRequest) -> HttpResponse:
@@ -138,11 +141,14 @@ def request_list(request: HttpRequest) -> HttpResponse:
     token = revision_token("requests", queries.requests_revision())
     if (answer := unchanged(request, token)) is not None:
         return answer
-    page = queries.request_page(**chosen, cursor=request.GET.get("cursor", ""))
+    notices: list[str] = []
+    rows = queries.requests_matching(**chosen)
+    page = paginate(rows, read_page(request.GET, notices), PAGE_SIZE, notices)
     context = {
         "show": "requests",
         "page": page,
-        "total": page.total,
+        "notices": notices,
+        "total": page.paginator.count,
         "chosen": chosen,
         "chips": RequestsForm.chips(chosen),
         "states": InstallRequest.State.choices,

@@ -14,16 +14,18 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
-from olmweb.accounts.roles import may_act, person_of, sign_in_required
+from olmweb.accounts.roles import View, may_act, person_of, sign_in_required
 from olmweb.errors import Missing, OlmwebError
 from olmweb.models import ApiToken, Preferences
 from olmweb.web.context import clusters
 from olmweb.web.forms import clean_text
-from olmweb.web.preferences import preferences_of, time_zones
+from olmweb.web.preferences import CLEAR, preferences_of, time_zones
+from olmweb.web.tables import PARAMETER, Table
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422
@@ -171,3 +173,20 @@ def revoke(request: HttpRequest, id: int) -> HttpResponse:
     token.delete()
     messages.success(request, f"The token {token.name or id} is revoked.")
     return redirect("account-tokens")
+
+
+def choose_columns(table: Table) -> View:
+    """The view that remembers the shown columns of `table`, and leads back to the list with them in
+    its address."""
+
+    @require_POST
+    @sign_in_required(return_to=table.route)
+    def remember_columns(request: HttpRequest) -> HttpResponse:
+        names = request.POST.getlist(PARAMETER)
+        table.remember(person_of(request), names)
+        params = request.GET.copy()
+        params.pop(CLEAR, None)
+        params.setlist(PARAMETER, list(table.read(names)))
+        return redirect(f"{reverse(table.route)}?{params.urlencode()}")
+
+    return remember_columns

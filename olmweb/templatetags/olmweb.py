@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import yaml as pyyaml
 from django import template
+from django.core.paginator import Page
 from django.http import HttpRequest
 from django.template.defaultfilters import date as format_date
 from django.template.loader import get_template
@@ -21,6 +22,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from olmweb.web import pages
+from olmweb.web.preferences import CLEAR, CLEARED
 from olmweb.web.tables import TableView
 
 register = template.Library()
@@ -311,13 +313,16 @@ def fold(text: str, lines: int = 3) -> dict[str, Any]:
 
 @register.simple_tag(takes_context=True)
 def query(context: dict[str, Any], **changes: object) -> str:
-    """The current query string with `changes`; None or '' removes. Cursor and poll token go.
+    """The current query string with `changes`; None or '' removes. Page and poll token go. That
+    nothing is left is said in it, as a list without a query shows the view used last.
 
     Names that are no Python identifiers don't occur; a list sets several values.
     """
     request: HttpRequest = context["request"]
     # No copy of the QueryDict: lists call this for every row, and it copies deeply.
-    params = {name: values for name, values in request.GET.lists() if name not in ("cursor", "rev")}
+    params = {
+        name: values for name, values in request.GET.lists() if name not in ("page", "rev", CLEAR)
+    }
     for name, value in changes.items():
         if value is None or value == "":
             params.pop(name, None)
@@ -326,7 +331,7 @@ def query(context: dict[str, Any], **changes: object) -> str:
         else:
             params[name] = [str(value)]
     encoded = urlencode(params, doseq=True)
-    return f"?{encoded}" if encoded else "?"
+    return f"?{encoded or CLEARED}"
 
 
 @register.inclusion_tag("_sort_link.html", takes_context=True)
@@ -361,6 +366,12 @@ def live(
         request.path,
         params.urlencode(),
     )
+
+
+@register.filter
+def page_numbers(page: Page[Any]) -> Iterable[int | str]:
+    """The numbers of pages to link: the first, the last, those around this one, and ellipses."""
+    return page.paginator.get_elided_page_range(page.number, on_each_side=1, on_ends=1)
 
 
 @register.filter

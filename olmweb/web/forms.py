@@ -67,6 +67,15 @@ class PageField(forms.Field):
         raise ValidationError("Pages are counted from 1; the first page is shown.")
 
 
+def read_page(params: QueryDict, notices: list[str]) -> int:
+    """The page number; 1 with a notice for anything that is none."""
+    try:
+        return PageField().clean(params.get("page", ""))
+    except ValidationError as error:
+        notices.extend(error.messages)
+    return 1
+
+
 class QueryForm(forms.Form):
     """A tolerant form: `cleaned_data` has a value of every field, `notices` gets the errors."""
 

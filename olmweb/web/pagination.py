@@ -1,21 +1,22 @@
-"""Keyset pagination: a page starts after the last row's values, however many rows precede it.
+"""Pages of lists: numbered on pages for people, by keyset in the REST API and in exports.
 
-Shared by the pages and the REST API. An order is a sequence of field names, `-` for descending,
-that ends in a unique field; no field of it may be NULL. A cursor holds the values of these fields
-and a seal that names the list; it is opaque and signed, so its values need no checks.
+By keyset a page starts after the last row's values, however many rows precede it. An order is a
+sequence of field names, `-` for descending, that ends in a unique field; no field of it may be
+NULL. A cursor holds the values of these fields and a seal that names the list; it is opaque and
+signed, so its values need no checks.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from django.core import signing
+from django.core.paginator import Page, Paginator
 from django.db.models import Model, Q, QuerySet
 
 from olmweb.errors import BadRequest
 
-PAGE_SIZE = 50  # rows of every page
+PAGE_SIZE = 50  # rows of a page of a list of the cluster's objects
 Row = TypeVar("Row", bound=Model)
 _SIGNER = signing.Signer(salt="olmweb.cursor")
 
@@ -32,29 +33,21 @@ class BadCursor(BadRequest):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class KeysetPage(Generic[Row]):
-    """One page. `next` is empty on the last one; `cursor` is where this one started."""
-
-    rows: list[Row]
-    next: str
-    cursor: str
-    total: int
-
-
 def paginate(
-    queryset: QuerySet[Row], order: Sequence[str], *, cursor: str = "", total: int | None = None
-) -> KeysetPage[Row]:
-    """One page of `queryset`. Two queries, one where the caller knows the total. Raises
-    BadCursor."""
-    seal = f"{queryset.model._meta.label} {' '.join(order)}"
-    start = read_cursor(cursor, seal) if cursor else None
-    if total is None:
-        total = queryset.count()
-    rows = list(rows_after(queryset, order, start)[: PAGE_SIZE + 1])
-    page, rest = rows[:PAGE_SIZE], rows[PAGE_SIZE:]
-    following = write_cursor(key_of(page[-1], order), seal) if rest else ""
-    return KeysetPage(page, following, cursor, total)
+    items: Sequence[Any] | QuerySet[Any],
+    number: int,
+    size: int,
+    notices: list[str],
+    total: int | None = None,
+) -> Page[Any]:
+    """Page `number` of `items`; beyond the end it is the last one, with a notice. With `total`
+    the items are not counted."""
+    paginator = Paginator(items, size)
+    if total is not None:
+        paginator.count = total
+    if number > (last := paginator.num_pages):
+        notices.append(f"There is no page {number}; the last one, {last}, is shown.")
+    return paginator.get_page(number)
 
 
 def rows_after(

@@ -1,18 +1,27 @@
 """The preferences of the signed-in person: how pages are shown to them.
 
 They are read with the account of the session (olmweb.accounts.roles.AccountBackend), so they cost
-no query of their own.
+no query of their own. The view of a list that was used last is in a cookie of that list: a GET
+writes nothing to the database.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo, available_timezones
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
 from django.utils import timezone
 
 from olmweb.models import Preferences
 
+VIEW_COOKIE = "olmweb_view_"  # with the name of the list: account and query of the last view
+VIEW_LIMIT = 2000  # characters of a query string that is remembered
+CLEAR = "filters"
+CLEARED = f"{CLEAR}=none"  # query that shows a list without filters, and forgets the view
 ZONE_COOKIE = "olmweb_zone"  # the time zone of the browser, written by app.js
 # REST answers, the admin pages and metrics are in UTC.
 ALWAYS_UTC = ("/api/", "/admin/", "/metrics")
@@ -59,3 +68,54 @@ class TimeZoneMiddleware:
             return self.get_response(request)
         with timezone.override(ZoneInfo(_zone(request))):
             return self.get_response(request)
+
+
+def remember_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Leads a signed-in person who opens the list without a query to the view that they used last:
+    its filters, sort and columns, but not its page. A query is taken as it is, and remembered if
+    the view accepts it."""
+
+    @wraps(view)
+    def wrapped(request: HttpRequest) -> HttpResponseBase:
+        if CLEAR in request.GET:
+            response: HttpResponseBase = redirect(request.path)
+            response.delete_cookie(_view_cookie(request), path=request.path)
+            return response
+        user = getattr(request, "user", None)
+        if user is None or not user.is_authenticated or "rev" in request.GET:
+            return view(request)
+        owner, _, query = request.COOKIES.get(_view_cookie(request), "").partition(":")
+        if not request.GET and query and owner == str(user.pk):
+            response = redirect(f"{request.path}?{query}")
+            # The view stores it again: one that it refuses by now is shown once only.
+            response.delete_cookie(_view_cookie(request), path=request.path)
+            return response
+        response = view(request)
+        if request.GET and response.status_code == 200:
+            _store_view(request, response, user.pk)
+        return response
+
+    return wrapped
+
+
+def _view_cookie(request: HttpRequest) -> str:
+    """A name of its own for each list: a browser sends a cookie to all paths below its own."""
+    match = request.resolver_match
+    return VIEW_COOKIE + (match.url_name or "" if match else "")
+
+
+def _store_view(request: HttpRequest, response: HttpResponseBase, account: int) -> None:
+    params = {name: values for name, values in request.GET.lists() if name != "page"}
+    query = urlencode({name: values for name, values in params.items() if any(values)}, doseq=True)
+    if not query or len(query) > VIEW_LIMIT:
+        response.delete_cookie(_view_cookie(request), path=request.path)
+        return
+    response.set_cookie(
+        _view_cookie(request),
+        f"{account}:{query}",
+        max_age=settings.SESSION_COOKIE_AGE,
+        path=request.path,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )

@@ -1,11 +1,14 @@
-"""Tables of pages: the columns, described once, which of them are shown, and how rows are sorted.
+"""Tables of pages: the columns, described once, which of them are shown, how rows are sorted, and
+what an export writes.
 
 The shown columns are those of the address (`columns=`, once for each), else those that the person
 chose last, else those of the description. The sort is in the address alone (`sort=`).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import TypeVar
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest
@@ -15,28 +18,42 @@ from olmweb.models import Preferences
 from olmweb.web.preferences import preferences_of
 
 PARAMETER = "columns"
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column. `name` is its value of `sort=` and `columns=`; `fixed` ones can't be left out,
-    and those that are not `initial` are shown by choice only."""
+    and those that are not `initial` are shown by choice only; `number` aligns its cells at the end.
+
+    `keys` are the fields that it sorts by, `exported` the fields that an export writes for it; both
+    are its name unless given.
+    """
 
     name: str
     label: str
     fixed: bool = False
     initial: bool = True
+    number: bool = False
+    keys: tuple[str, ...] = ()
+    exported: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The columns of a table, each of which sorts, and the column that sorts unless chosen.
-    `name` is that of the choice in the person's preferences."""
+    """The columns of a table, each of which sorts, and the sort unless chosen.
+
+    `name` is that of the choice in the person's preferences and of the exported file. `route` is
+    the list; that of the columns and of the export end in `-columns` and `-export`. Equal rows are
+    sorted by `ties`, the last of which is unique.
+    """
 
     name: str
     label: str
+    route: str
     columns: tuple[Column, ...]
     sorted_by: str
+    ties: tuple[str, ...] = ("name", "pk")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,3 +122,21 @@ class TableView:
     def requested(self) -> tuple[str, ...]:
         """Values of `columns=` in the address, none where it has none."""
         return tuple(column.name for column in self.shown) if self.in_address else ()
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The sort as an order of olmweb.web.pagination."""
+        name = self.sort.removeprefix("-")
+        column = next(column for column in self.table.columns if column.name == name)
+        keys = tuple(dict.fromkeys((*(column.keys or (name,)), *self.table.ties)))
+        return tuple(f"-{key}" for key in keys) if self.sort.startswith("-") else keys
+
+    def arrange(self, rows: Iterable[Row]) -> list[Row]:
+        """Rows that no query sorts, in this order; the keys are attributes of a row."""
+        keys = attrgetter(*(key.removeprefix("-") for key in self.order))
+        return sorted(rows, key=keys, reverse=self.sort.startswith("-"))
+
+    @property
+    def exported(self) -> list[str]:
+        """The fields that an export of the shown columns writes."""
+        return [field for column in self.shown for field in column.exported or (column.name,)]

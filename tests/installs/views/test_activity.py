@@ -107,7 +107,7 @@ def test_filters_narrow(
 @pytest.mark.parametrize(
     "params",
     [{"show": "odd"}, {"state": "odd"}, {"show": "syncs", "outcome": "odd"}, {"q": "\x00"},
-     {"cursor": "odd"}, {"cursor": "W3sidCI6ICIyMDI2LTAxLTAxIn0sIDFd"}],
+     {"sort": "colour"}],
 )  # fmt: skip
 def test_what_can_not_be_read_is_refused(reader: Client, params: dict[str, str]) -> None:
     assert_page(reader.get("/activity/", params), 400)
@@ -117,7 +117,7 @@ def test_old_actions_are_on_the_next_page(reader: Client, prod: Cluster) -> None
     for number in range(60):
         make_action(prod, f"op-{number}", state="succeeded")
     first = assert_page(reader.get("/activity/"))
-    following = [link for link in first.links if "cursor=" in link]
+    following = [link for link in first.links if "page=2" in link]
     second = assert_page(reader.get("/activity/" + following[0]))
     actions = [
         {link for link in page.links if link.startswith("/activity/actions/")}

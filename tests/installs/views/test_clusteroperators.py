@@ -53,7 +53,7 @@ def test_filters_narrow(
         assert "No results found" in page.text
 
 
-@pytest.mark.parametrize("params", [{"state": "odd"}, {"q": "a\x00"}, {"cursor": "!"}])
+@pytest.mark.parametrize("params", [{"state": "odd"}, {"q": "a\x00"}, {"sort": "!"}])
 def test_what_can_not_be_read_is_refused(
     reader: Client, prod: Cluster, params: dict[str, str]
 ) -> None:

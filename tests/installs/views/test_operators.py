@@ -167,11 +167,6 @@ def test_filters_narrow(
         ({"view": "map"}, "view=map is not possible"),
         ({"q": "a\x07b"}, "The filter q has characters"),
         ({"package": "x" * 1025}, "The filter package"),
-        ({"view": "all", "cursor": "%%%"}, "The cursor in this address"),
-        ({"view": "all", "cursor": "W10"}, "The cursor in this address"),
-        ({"view": "all", "cursor": "WyJhIiwgImIiLCAiYyJd"}, "The cursor in this address"),
-        ({"view": "all", "cursor": "WyJhIiwgImIiLCAxXQ"}, "The cursor in this address"),
-        ({"view": "all", "cursor": "W3sidCI6ICJ4In0sICJiIiwgMV0"}, "The cursor in this address"),
     ],
 )
 def test_what_can_not_be_read_is_refused_in_a_sentence(
@@ -213,13 +208,13 @@ def test_pages_of_50_neither_repeat_nor_lose_a_row(
     Operator.objects.filter(name="op-007").update(since=None)
     seen: list[str] = []
     link = f"?view=all&sort={sort}"
-    for _ in range(5):
+    for number in (1, 2, 3):
         page = assert_page(reader.get("/operators/" + link))
         seen += names(page)
-        following = [one for one in page.links if "cursor=" in one]
-        if not following:
+        if number == 3:
+            assert "101 to 120 of 120" in page.text
             break
-        link = following[0]
+        link = next(link for link in page.links if link.endswith(f"&page={number + 1}"))
     assert sorted(seen) == [f"op-{number:03}" for number in range(120)]
     if sort.endswith("name"):
         assert seen == sorted(seen, reverse=sort == "-name")

@@ -142,7 +142,7 @@ def test_the_navigation_leads_to_the_default_cluster(reader: Client) -> None:
         assert f"{path}?cluster=prod%20east" in page.links
         assert_page(reader.get(path, {"cluster": "prod east"}))
     assert '<option value="prod east" selected>' in reader.get(URL).content.decode()
-    nav = reader.get("/cluster-operators/").content.decode()
+    nav = reader.get("/cluster-operators/", follow=True).content.decode()
     assert nav.count('aria-current="page"') == 1
 
 

@@ -1,6 +1,5 @@
 """Every route of the product x hostile values: never a 500, and a sentence for what is refused."""
 
-import base64
 import json
 import re
 from collections.abc import Iterator
@@ -59,19 +58,19 @@ READ = {
     "/software/{cluster}/{catalog}/{package}/install": ("cluster", "name"),
     "/catalogs/{cluster}/{catalog}": ("tab", "rev"),
     "/catalogs/{cluster}/{catalog}?tab=problems": ("severity", "package", "page"),
-    "/operators/": ("cluster", "kind", "namespace", "health", "view", "sort", "cursor"),
-    "/operators/?view=all": ("upgrade", "reason", "finding", "package", "q", "sort", "cursor"),
-    "/cluster-operators/": ("cluster", "state", "q", "cursor"),
+    "/operators/": ("cluster", "kind", "namespace", "health", "view", "sort", "page"),
+    "/operators/?view=all": ("upgrade", "reason", "finding", "package", "q", "sort", "page"),
+    "/cluster-operators/": ("cluster", "state", "q", "page"),
     "/clusters/{cluster}": ("rev",),
-    "/crds/": ("cluster", "q", "show", "cursor", "rev"),
+    "/crds/": ("cluster", "q", "show", "page", "rev"),
     "/reports/copied-csvs/": ("cluster", "rev"),
-    "/activity/": ("show", "cluster", "user", "state", "q", "cursor"),
-    "/activity/?show=syncs": ("cluster", "outcome", "q", "cursor"),
+    "/activity/": ("show", "cluster", "user", "state", "q", "page"),
+    "/activity/?show=syncs": ("cluster", "outcome", "q", "page"),
     "/login/": ("next",),
     "/api/v1/packages": ("q", "cluster", "limit", "cursor", "fields", "format"),
-    "/api/v1/bundles": ("provides", "cursor"),
-    "/api/v1/crds": ("problem", "finding", "cursor"),
-    "/api/v1/transitions": ("since", "kind", "name", "cursor"),
+    "/api/v1/bundles": ("provides", "page"),
+    "/api/v1/crds": ("problem", "finding", "page"),
+    "/api/v1/transitions": ("since", "kind", "name", "page"),
 }
 # Django's own pages take most of the time; these are what a database may choke on.
 FOR_ADMIN = ("nul", "beyond 64 bits", "huge number")
@@ -191,36 +190,16 @@ def test_repeated_and_countless_parameters_are_never_a_500(reader: Client, route
     assert_answered(reader.get(f"{path}?%ff=%ff&&==&q=%zz&q=%ed%a0%80"), route)
 
 
-def _cursor(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-CURSORS = {
-    "text for a time": '["x", "n", 5]',
-    "no key at all": "[]",
-    "nested": "[" * 1400,
-    "an object": '{"t": 1}',
-    "the first year": '[{"t": "0001-01-01T00:00:00+14:00"}, "n", 5]',
-    "a time without a zone": '[{"t": "2026-01-01T00:00:00"}, "n", 5]',
-    "half a character": '["\\ud800", "n", 5]',
-    "infinity": "[Infinity, NaN, 5]",
-    "a huge number": f'[{"9" * 1500}, "n", 5]',
-    "nul": '["\\u0000", "n", 5]',
-    "two keys": '["x", 5]',
-    "a time and an id": '[{"t": "0001-01-01T00:00:00+14:00"}, 5]',
-    "text and no id": '["x", "n", "x"]',
-}
 LISTS = (
     *("/operators/?view=all&sort=since", "/operators/?view=all", "/operators/?view=all&sort=-name"),
     *("/activity/", "/activity/?show=syncs", "/cluster-operators/?"),
 )
 
 
-@pytest.mark.parametrize("what", CURSORS)
+@pytest.mark.parametrize("number", ["0", "-1", "9" * 1500, "1e3", "\u0663", "x"])
 @pytest.mark.parametrize("path", LISTS)
-def test_a_cursor_that_somebody_made_up_is_a_400_with_a_sentence(
-    reader: Client, path: str, what: str
+def test_a_page_that_does_not_exist_is_the_first_or_the_last_one(
+    reader: Client, path: str, number: str
 ) -> None:
-    response = reader.get(f"{path}{'&' if '?' in path else '?'}cursor={_cursor(CURSORS[what])}")
-    assert response.status_code in (200, 400)
-    assert response.status_code == 200 or b"does not belong to this list" in response.content
+    response = reader.get(f"{path}{'&' if '?' in path else '?'}page={quote(number)}")
+    assert response.status_code == 200

@@ -225,10 +225,10 @@ def test_copy_and_fold_escape_their_text() -> None:
     assert "Show all" not in render("{% fold t %}", t="short")
 
 
-def test_links_keep_the_other_parameters_and_drop_cursor_and_poll_token() -> None:
-    path = "/operators/?q=a%26b&cursor=x&rev=y&view=all"
+def test_links_keep_the_other_parameters_and_drop_page_and_poll_token() -> None:
+    path = "/operators/?q=a%26b&page=3&rev=y&view=all"
     assert render("{% query view='cause' %}", path) == "?q=a%26b&amp;view=cause"
-    assert render("{% query q=None view=None %}", path) == "?"
+    assert render("{% query q=None view=None %}", path) == "?filters=none"
     assert render("{% drop 'q' %}", path) == "?view=all"
 
 

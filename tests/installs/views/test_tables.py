@@ -1,0 +1,133 @@
+"""What the tables of lists have in common: sorts, columns, exports, pages, queries."""
+
+import csv
+import io
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from catalogs.views.catalogs import CATALOGS
+from installs.queries.activity import ACTIONS
+from installs.queries.clusteroperators import CLUSTEROPERATORS
+from installs.queries.crds import CRDS
+from installs.queries.operator_table import OPERATORS
+from olmweb.models import Cluster, Preferences
+from olmweb.web.tables import Table
+from tests.factories import make_catalog, make_cluster, make_crd, make_operator
+from tests.worlds.html import assert_page
+from tests.worlds.operators import make_action, make_clusteroperator
+
+pytestmark = pytest.mark.django_db
+TABLES = {
+    "/operators/": OPERATORS,
+    "/cluster-operators/": CLUSTEROPERATORS,
+    "/crds/": CRDS,
+    "/catalogs/": CATALOGS,
+    "/activity/": ACTIONS,
+}
+SORTS = [
+    (path, f"{sign}{column}")
+    for path, table in TABLES.items()
+    for column in table.names
+    for sign in ("", "-")
+]
+ROWS = 60
+
+
+def fill_lists(clusters: list[Cluster], user: User) -> None:
+    """Sixty rows for each list, with values that are missing, equal and different."""
+    now = timezone.now()
+    for number in range(ROWS):
+        cluster, name = clusters[number % 2], f"row-{number:02}"
+        some = ("", "a", "b")[number % 3]
+        make_operator(cluster=cluster, name=name, channel=some)
+        make_clusteroperator(cluster, name, severity=number % 4, reason=some)
+        make_crd(
+            cluster=cluster, name=name, stored=["v1", *some], owner_name=some,
+            finding="x" * (number % 2),
+        )  # fmt: skip
+        make_catalog(
+            cluster=cluster, name=name, package_count=number % 5,
+            changed_at=now if number % 3 else None,
+        )  # fmt: skip
+        make_action(
+            cluster, name, user=user if number % 3 else None,
+            state="succeeded" if number % 2 else "pending",
+            finished_at=now + timedelta(seconds=number) if number % 2 else None,
+        )  # fmt: skip
+
+
+def read_export(client: Client, path: str, **params: Any) -> list[dict[str, str]]:
+    answer = client.get(f"{path}export.csv", params)
+    assert answer.status_code == 200
+    text = b"".join(answer.streaming_content).decode()  # type: ignore[attr-defined]
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.parametrize(("path", "sort"), SORTS)
+def test_every_column_sorts_its_pages_and_its_export_alike(
+    reader: Client, bob: User, path: str, sort: str
+) -> None:
+    fill_lists([make_cluster(name="edge"), make_cluster(name="prod")], bob)
+    params: dict[str, Any] = {"sort": sort, "columns": TABLES[path].names}
+    params |= {"view": "all"} if path == "/operators/" else {}
+    shown: list[str] = []
+    for number in (1, 2):
+        answer = reader.get(path, params | {"page": str(number)})
+        text = assert_page(answer).text
+        assert f"{(number - 1) * 50 + 1} to {min(number * 50, ROWS)} of {ROWS}" in text
+        heads = re.findall(r'aria-sort="(\w+)"', answer.content.decode())
+        assert heads == ["descending" if sort.startswith("-") else "ascending"]
+        body = answer.content.decode().partition("<tbody>")[2].partition("</tbody>")[0]
+        shown += dict.fromkeys(re.findall(r"row-\d\d", body))
+    assert sorted(shown) == [f"row-{number:02}" for number in range(ROWS)]
+    assert [row["name"] for row in read_export(reader, path, **params)] == shown
+
+
+@pytest.mark.parametrize("path", TABLES)
+def test_an_export_has_the_shown_columns_without_formulas(
+    reader: Client, bob: User, prod: Cluster, path: str
+) -> None:
+    fill_lists([prod, prod], bob)
+    make_operator(cluster=prod, name="=cmd()")
+    make_clusteroperator(prod, "=cmd()")
+    make_crd(cluster=prod, name="=cmd()")
+    make_catalog(cluster=prod, name="=cmd()")
+    make_action(prod, "=cmd()", state="failed")
+    table = TABLES[path]
+    rows = read_export(reader, path, columns=table.columns[0].name)
+    assert len(rows) == ROWS + 1
+    assert list(rows[0]) == list(table.columns[0].exported or ("name",))
+    assert "'=cmd()" in [row["name"] for row in rows]
+    assert reader.get(f"{path}export.csv", {"sort": "colour"}).status_code == 400
+
+
+@pytest.mark.parametrize("path", TABLES)
+def test_columns_are_chosen_and_remembered_for_each_list(
+    reader: Client, bob: User, prod: Cluster, path: str
+) -> None:
+    fill_lists([prod, prod], bob)
+    table: Table = TABLES[path]
+    chosen = [table.columns[0].name, table.columns[-1].name]
+    params = "view=all" if path == "/operators/" else "sort=" + table.sorted_by
+    answer = reader.post(f"{path}columns?{params}", {"columns": chosen})
+    assert answer["Location"] == (f"{path}?{params}&columns={chosen[0]}&columns={chosen[1]}")
+    assert Preferences.objects.get(user=bob).columns == {table.name: chosen}
+    text = reader.get(f"{path}?{params}").content.decode()
+    head = text[text.index("<thead>") : text.index("</thead>")]
+    assert head.count("<th ") == len(chosen)
+    assert text.count("<td data-label") + text.count("<td class=") <= 2 * 50
+
+
+@pytest.mark.parametrize("path", TABLES)
+def test_a_list_costs_at_most_twelve_queries(
+    reader: Client, bob: User, prod: Cluster, path: str, django_assert_max_num_queries: Any
+) -> None:
+    fill_lists([prod, make_cluster(name="edge")], bob)
+    with django_assert_max_num_queries(12):
+        reader.get(path, {"page": "2"})
