@@ -102,7 +102,7 @@ def save_catalog(catalog: Catalog) -> None:
     """
     try:
         with transaction.atomic():
-            if catalog.pk is None:
+            if catalog._state.adding:
                 catalog.slug = catalog.name
                 catalog.save()
                 audit.record(audit.Event.CATALOG_ADDED, **describe(catalog))

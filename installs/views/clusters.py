@@ -5,7 +5,6 @@ CustomResourceDefinitions.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
@@ -18,6 +17,7 @@ from installs.presenters.status_report import as_markdown, status_report
 from installs.queries import crds
 from installs.queries import overview as queries
 from installs.queries.changes import ClusterHistory, Trend, cluster_histories, recent, trend
+from installs.queries.first_steps import FirstSteps, first_steps
 from installs.queries.watched_resources import watched_resources
 from installs.readiness.blockers import read_minor
 from olmweb.api.formats import fill, stream
@@ -96,7 +96,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "catalogs": queries.catalog_summary(catalogs, shown),
         "waiting": queries.waiting(entries, requests, histories) if entries else None,
         "kinds": queries.installable_kinds(single.cluster) if single else [],
-        "configured": settings.CLUSTERS,
+        "first": _first_steps(entries),
         "silence_shown": _silence_shown(entries),
     }
     topics = [cluster_topic(request, wanted), "catalogs", "actions"]
@@ -122,6 +122,12 @@ def _trend(
         sum(entry.counts.failing for entry in synced),
         [histories[entry.cluster.pk] for entry in synced],
     )
+
+
+def _first_steps(entries: list[queries.ClusterOverview]) -> FirstSteps | None:
+    """Without a cluster, and for a single one that was never read completely."""
+    unread = [entry.cluster for entry in entries if entry.cluster.synced_at is None]
+    return first_steps(unread) if len(entries) == len(unread) <= 1 else None
 
 
 def _silence_shown(entries: list[queries.ClusterOverview]) -> list[int]:

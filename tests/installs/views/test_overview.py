@@ -18,29 +18,103 @@ from tests.worlds.operators import make_action, make_failing_world
 pytestmark = pytest.mark.django_db
 
 
-def test_without_a_cluster_three_steps_lead_to_the_first_one(reader: Client) -> None:
+def steps_of(reader: Client) -> list[str]:
+    """The text of each of the first steps."""
+    markup = reader.get("/").content.decode()
+    return [
+        re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", step)).strip()
+        for step in re.findall(r'<li data-key="step-.*?</li>', markup, re.DOTALL)
+    ]
+
+
+def test_without_a_cluster_four_steps_lead_to_the_first_one(reader: Client, settings: Any) -> None:
+    settings.CLUSTERS = []
     page = assert_page(reader.get("/"))
     assert "Connect the first cluster" in page.text
-    assert "deploy/kubernetes/rbac.yaml" in page.text
     assert "It stores no credential" in page.text
+    account, kubeconfig, setting, sync = steps_of(reader)
+    assert "kubectl apply -f deploy/kubernetes/rbac.yaml" in account
+    assert "deploy/kubernetes/make-kubeconfig.sh my-cluster" in kubeconfig
+    assert "CONTEXT=my-cluster" in setting
+    assert "without a reload" in sync
+    assert "Done" not in page.text
 
 
-def test_before_its_first_sync_a_cluster_says_that_it_is_being_read(reader: Client) -> None:
+def test_a_shared_installation_says_where_the_cluster_is_named(
+    reader: Client, settings: Any
+) -> None:
+    settings.CLUSTERS, settings.EMBEDDED = [], False
+    setting = steps_of(reader)[2]
+    assert "OLMWEB_CLUSTERS=my-cluster=my-cluster" in setting
+    assert "sudo deploy/make-secrets.sh olmweb.kubeconfig" in setting
+    assert "make run" not in setting
+
+
+def test_a_named_cluster_waits_for_a_worker(reader: Client, settings: Any) -> None:
+    settings.CLUSTERS = ["prod=my-context"]
+    _, kubeconfig, setting, sync = steps_of(reader)
+    assert "make-kubeconfig.sh prod" in kubeconfig
+    assert "Done OLMWEB_CLUSTERS names prod." in setting
+    assert "my-context" not in setting
+    assert "No worker has tried prod yet." in sync
+
+
+def test_a_setting_that_can_not_be_read_is_named(reader: Client, settings: Any) -> None:
+    settings.CLUSTERS = ["a b=my-context"]
+    setting = steps_of(reader)[2]
+    assert "Failed OLMWEB_CLUSTERS has" in setting
+    assert "Write name=context" in setting
+
+
+def test_before_its_first_sync_a_cluster_says_that_it_is_being_read(
+    reader: Client, settings: Any
+) -> None:
+    settings.CLUSTERS = ["prod"]
     make_cluster(name="prod", synced_at=None, reachable=True)
     assert "First sync of prod is running" in assert_page(reader.get("/")).text
+    steps = steps_of(reader)
+    assert all("Done" in step for step in steps[:3])
+    assert "prod answers." in steps[3]
 
 
-def test_a_cluster_that_was_never_reached_says_why(reader: Client) -> None:
+@pytest.mark.parametrize(
+    ("code", "step", "done"),
+    [
+        ("forbidden", 0, "Write a kubeconfig of this account Done"),
+        ("kubeconfig", 1, "Name the cluster in the settings and restart Done"),
+        ("unauthorized", 1, "Name the cluster in the settings and restart Done"),
+        ("unreachable", 3, "Name the cluster in the settings and restart Done"),
+    ],
+)
+def test_the_error_of_a_cluster_that_was_never_reached_is_at_its_step(
+    reader: Client, settings: Any, code: str, step: int, done: str
+) -> None:
+    settings.CLUSTERS = ["prod"]
     make_cluster(
         name="prod",
         synced_at=None,
         reachable=False,
+        error_code=code,
         error_text="no route to host",
         error_hint="VPN?",
     )
     page = assert_page(reader.get("/"))
-    assert "This cluster could not be reached yet" in page.text
+    assert "Cluster prod could not be reached yet" in page.text
     assert page.text.count("no route to host") == page.text.count("VPN?") == 1
+    steps = steps_of(reader)
+    assert "Failed no route to host VPN? Tried" in steps[step]
+    assert any(text.startswith(done) for text in steps)
+
+
+def test_the_steps_lead_to_the_overview_when_the_first_sync_has_ended(reader: Client) -> None:
+    cluster = make_cluster(name="prod", synced_at=None, reachable=True)
+    [rev] = re.findall(r"rev=([\w-]+)", reader.get("/").content.decode())[:1]
+    live = {"headers": {"HX-Request": "true"}}
+    assert reader.get(f"/?rev={rev}", **live).status_code == 204
+    Cluster.objects.update(synced_at=timezone.now(), revision=cluster.revision + 1)
+    fragment = assert_fragment(reader.get(f"/?rev={rev}", **live))
+    assert "No operators installed" in fragment.text
+    assert "First sync" not in fragment.text
 
 
 def test_an_empty_cluster_leads_to_the_catalog(reader: Client) -> None:
