@@ -14,7 +14,7 @@ from catalogs.contents.difference import DifferenceSection
 from catalogs.contents.permissions import Permission
 from catalogs.contents.report import Kinds, UsedImage, Webhook
 from installs.diagnosis.aggregated import Explanation
-from installs.diagnosis.knowledge import Finding
+from installs.diagnosis.knowledge import Finding, plain_remedy
 from installs.facts.bundle_contents import CrdHere, Need
 from installs.models import (
     Action,
@@ -447,7 +447,7 @@ def _finding_row(id: str, finding: Finding | None) -> FindingRow | None:
 
 
 def finding_text(finding: Finding) -> FindingRow:
-    return fill(FindingRow, finding, remedy=list(finding.remedy))
+    return fill(FindingRow, finding, remedy=plain_remedy(finding.remedy))
 
 
 def crd_row(row: CRDState) -> CRDRow:

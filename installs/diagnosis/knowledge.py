@@ -7,8 +7,9 @@ and of their files; the first match wins. A `wrapper` only adds context: the tex
 repetition except at their end. Matching is bounded in time by cutting the text.
 
 Values filled into texts come from status messages and are untrusted. A command gets only values
-that are surely a name, a kind or an image reference; others leave a `<placeholder>`. In a sentence
-a value is cut and made one line.
+that are surely a name, a kind or an image reference; others leave a `<placeholder>`, for which
+pages leave the command out and `plain_remedy` says what to put there. In a sentence a value is cut
+and made one line; without one the placeholder stands in capitals.
 """
 
 import re
@@ -172,14 +173,24 @@ class KnowledgeMatch:
     facts: dict[str, str]
 
 
-def classify(text: str, *, kind: str = "", type: str = "", reason: str = "") -> Finding | None:
+def classify(
+    text: str,
+    *,
+    kind: str = "",
+    type: str = "",
+    reason: str = "",
+    name: str = "",
+    namespace: str = "",
+) -> Finding | None:
     """The finding for a raw message, None if no entry matches.
 
     `kind` is the Kubernetes kind of the object with the message, empty for any; `type` and `reason`
-    are those of the condition. A deprecation is recognized by its type alone, because its message
-    is that of the catalog's author; a reason that ends all retries makes the finding not retryable.
+    are those of the condition. `name` and `namespace` of the object are filled into the texts. A
+    deprecation is recognized by its type alone, because its message is that of the catalog's
+    author; a reason that ends all retries makes the finding not retryable.
     """
-    names = {"kind": kind} if kind else {}
+    subject = {"kind": kind, "name": name, "namespace": namespace}
+    names = {key: value for key, value in subject.items() if value}
     if type in DEPRECATIONS and text:
         entry = by_id()[_DEPRECATED]
         groups = entry.regex.search(text[:TEXT_LIMIT])
@@ -304,7 +315,24 @@ def _facts(match: re.Match[str]) -> dict[str, str]:
 # -- texts of findings -----------------------------------------------------------------------------
 
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
-_LEFT = re.compile(r"<[a-z][a-z-]*>")  # a placeholder for which there was no value
+_LEFT = re.compile(r"<([a-z][a-z-]*)>")  # a placeholder for which there was no value
+# What the placeholders stand for whose names don't say it.
+_STANDS_FOR = {
+    "name": "name of the object",
+    "kind": "kind of the object",
+    "namespace": "namespace",
+    "og": "OperatorGroup",
+    "sa": "ServiceAccount",
+    "sa-namespace": "namespace of the ServiceAccount",
+    "csv": "ClusterServiceVersion",
+    "crd": "CustomResourceDefinition",
+    "apiservice": "APIService",
+    "plan": "InstallPlan",
+    "catalog-name": "name of the catalog",
+    "catalog-namespace": "namespace of the catalog",
+    "keep": "operator that shall stay",
+    "release": "name of the Helm release",
+}
 SUBJECT_NAMES = ("name", "namespace", "kind", "package")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
@@ -321,6 +349,31 @@ def is_command(step: str) -> bool:
 def is_filled(step: str) -> bool:
     """Whether the values had a name for everything that a command of a remedy needs."""
     return not _LEFT.search(step)
+
+
+def plain_remedy(remedy: Sequence[str]) -> list[str]:
+    """The lines of a remedy for programs and terminals: where a command lacks a name, the word for
+    it is in capitals, and a last sentence says what to put there.
+    """
+    left = dict.fromkeys(
+        name for line in remedy if is_command(line) for name in _LEFT.findall(line)
+    )
+    lines = [
+        _LEFT.sub(lambda match: _in_capitals(match[1]), line) if is_command(line) else line
+        for line in remedy
+    ]
+    if left:
+        stand = (f"{_in_capitals(name)} stands for the {_words(name)}" for name in left)
+        lines.append(f"In these commands {', '.join(stand)}.")
+    return lines
+
+
+def _words(placeholder: str) -> str:
+    return _STANDS_FOR.get(placeholder, placeholder.replace("-", " "))
+
+
+def _in_capitals(placeholder: str) -> str:
+    return placeholder.replace("-", "_").upper()
 
 
 def fill_command(template: str, values: Mapping[str, str]) -> str:
@@ -348,7 +401,7 @@ def fill_sentence(template: str, values: Mapping[str, str]) -> str:
             "".join(c if c.isprintable() else " " for c in values.get(match[1], "")).split()
         )
         if not text:
-            return f"<{match[1].removeprefix('object_').replace('_', '-')}>"
+            return _in_capitals(match[1].removeprefix("object_"))
         return text if len(text) <= _SENTENCE_LIMIT else f"{text[:_SENTENCE_LIMIT]}…"
 
     return PLACEHOLDER.sub(value, template)

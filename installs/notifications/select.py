@@ -22,7 +22,7 @@ from django.conf import settings
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from installs.diagnosis.knowledge import finding_for
+from installs.diagnosis.knowledge import finding_for, plain_remedy
 from installs.models import NEEDS_ATTENTION, Health, Notification, Operator, Transition
 from installs.notifications.formats import DELETED, Alert, ChangeBody, FindingBody
 from olmweb.clusters import NOT_CONFIGURED
@@ -232,7 +232,7 @@ def _finding(row: Operator) -> FindingBody | None:
     if finding is None:
         return None
     return FindingBody(
-        id=finding.id, title=finding.title, cause=finding.cause, remedy=list(finding.remedy)
+        id=finding.id, title=finding.title, cause=finding.cause, remedy=plain_remedy(finding.remedy)
     )
 
 

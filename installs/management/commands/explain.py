@@ -7,7 +7,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from installs.diagnosis.knowledge import Finding, classify, fingerprint, is_command, knowledge
+from installs.diagnosis.knowledge import (
+    Finding,
+    classify,
+    fingerprint,
+    is_command,
+    knowledge,
+    plain_remedy,
+)
 from installs.diagnosis.states import STATES, meanings
 
 FIELDS = ("title", "cause", "remedy", "retryable", "facts", "confidence", "note", "source")
@@ -27,6 +34,8 @@ class Command(BaseCommand):
         parser.add_argument("--kind", default="", help="Kubernetes kind of the object that says it")
         parser.add_argument("--type", default="", help="type of the condition")
         parser.add_argument("--reason", default="", help="reason of the condition")
+        parser.add_argument("--name", default="", help="name of the object, for the commands")
+        parser.add_argument("--namespace", default="", help="its namespace, for the commands")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -37,11 +46,12 @@ class Command(BaseCommand):
                 f"--kind {kind} is not a kind that the knowledge base covers; "
                 f"use one of {', '.join(sorted(kinds))}, or leave it out."
             )
+        subject = {"name": options["name"], "namespace": options["namespace"]}
         given = options["text"] or ("" if reason else "-")
         text = (sys.stdin.read() if given == "-" else given).strip()
         if not text and not reason:
             raise CommandError("There is no message; give it as TEXT, or on standard input with -.")
-        finding = classify(text or reason, kind=kind, type=type_, reason=reason)
+        finding = classify(text or reason, kind=kind, type=type_, reason=reason, **subject)
         meant = [
             f"{reason} of a {kind}, {where} {status}: {words}."
             for where, status, words in (meanings(kind, reason, type_) if kind and reason else ())
@@ -55,7 +65,8 @@ class Command(BaseCommand):
 def _as_json(finding: Finding | None) -> dict[str, Any]:
     if finding is None:
         return {"finding": None} | dict.fromkeys(FIELDS) | {"facts": {}, "remedy": []}
-    return {"finding": finding.id} | {field: getattr(finding, field) for field in FIELDS}
+    values = {field: getattr(finding, field) for field in FIELDS}
+    return {"finding": finding.id} | values | {"remedy": plain_remedy(finding.remedy)}
 
 
 def _as_text(finding: Finding | None, text: str) -> str:
@@ -64,7 +75,9 @@ def _as_text(finding: Finding | None, text: str) -> str:
     if finding is None:
         return f"The knowledge base does not know this message.\nIts pattern: {fingerprint(text)}"
     lines = [f"{finding.title} ({finding.id})", finding.cause, "", "What to do:"]
-    lines += [f"  {'$ ' if is_command(step) else ''}{step}" for step in finding.remedy]
+    lines += [
+        f"  {'$ ' if is_command(step) else ''}{step}" for step in plain_remedy(finding.remedy)
+    ]
     if finding.note:
         lines += ["", finding.note]
     facts = ", ".join(f"{name}={value}" for name, value in finding.facts.items())

@@ -34,8 +34,22 @@ def test_an_unknown_message_has_null_for_its_finding_and_the_same_keys() -> None
 def test_words_for_people_show_cause_and_commands() -> None:
     text = explain(MESSAGE)
     assert "AllNamespaces install mode required" in text
-    assert "$ kubectl delete platformoperator <name>" in text
+    assert "$ kubectl delete platformoperator NAME\n" in text
+    assert "In these commands NAME stands for the name of the object." in text
     assert "does not know" in explain("the moon is wrong")
+
+
+def test_the_name_and_namespace_of_the_object_are_put_into_the_commands() -> None:
+    text = explain("--name", "etcd", MESSAGE)
+    assert "$ kubectl delete platformoperator etcd\n" in text
+    assert "stands for" not in text
+    message = "OwnNamespace InstallModeType not supported, cannot configure to watch own namespace"
+    remedy = json.loads(explain("--json", "--namespace", "shop", message))["remedy"]
+    assert "kubectl -n shop get operatorgroups -o yaml" in remedy
+    remedy = json.loads(explain("--json", message))["remedy"]
+    assert "kubectl -n NAMESPACE get operatorgroups -o yaml" in remedy
+    assert remedy[-1] == "In these commands NAMESPACE stands for the namespace."
+    assert "$ kubectl delete platformoperator NAME\n" in explain("--name", "$(reboot)", MESSAGE)
 
 
 def test_the_message_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from installs.diagnosis.knowledge import (
     fingerprint,
     is_command,
     knowledge,
+    plain_remedy,
 )
 
 # Samples that a more precise entry rightly takes, directly or inside a wrapper.
@@ -179,6 +180,15 @@ def test_a_name_that_is_not_known_leaves_a_placeholder_to_fill_in() -> None:
     finding = classify("AllNamespace install mode must be enabled")
     assert finding is not None
     assert "kubectl delete platformoperator <name>" in finding.remedy
+
+
+def test_no_line_for_programs_has_a_placeholder_in_angle_brackets() -> None:
+    for entry in knowledge():
+        finding = finding_for(entry.id, {}, {})
+        assert finding is not None
+        lines = [finding.title, finding.cause, *plain_remedy(finding.remedy)]
+        left = [line for line in lines if re.search(r"<[a-z][a-z-]*>", line)]
+        assert not left, (entry.id, left)
 
 
 def test_an_id_that_is_no_longer_known_has_no_finding() -> None:
