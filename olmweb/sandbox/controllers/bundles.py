@@ -148,6 +148,19 @@ class FileBasedCatalog:
         bundles = {bundle.name: bundle for bundle in self.bundles(package)}
         return replace(bundles[newest["name"]], replaces=newest.get("replaces", ""))
 
+    def successor(self, package: str, channel: str, installed: str) -> BundleContent:
+        """The newest bundle of the channel that an upgrade of OLM v0 leads to in one step; the
+        installed one if there is none. Raises KeyError without the channel."""
+        newest = self.bundle(package, channel)
+        version = next((row.version for row in self.bundles(package) if row.name == installed), "")
+        channels = [blob for blob in self.channels(package) if channel in ("", blob["name"])]
+        for entry in reversed(channels[0]["entries"]):
+            follows = installed == entry.get("replaces") or installed in entry.get("skips", ())
+            skipped = version and entry.get("skipRange") and in_range(entry["skipRange"], version)
+            if follows or (skipped and entry["name"] != installed):
+                return self.bundle(package, channel, entry["name"])
+        return self.bundle(package, channel, installed) if version else newest
+
 
 Catalogs = Mapping[str, FileBasedCatalog]
 

@@ -1,8 +1,8 @@
 """Plays OLM v0: Subscription -> InstallPlan -> ClusterServiceVersion, a step at a time.
 
 Level-triggered: every step reads only the objects. A Subscription moves if it has no InstallPlan
-yet or if its channel's newest bundle is another than the current one; the settled Subscriptions of
-the scenario stay as they are. Must not know HTTP.
+yet or if its channel has an upgrade from the installed bundle, a step of the graph at a time; the
+settled Subscriptions of the scenario stay as they are. Must not know HTTP.
 """
 
 from typing import Any
@@ -46,9 +46,12 @@ class OlmV0:
         if self._unpack_failed(item):
             return
         current, installed = status.get("currentCSV", ""), status.get("installedCSV", "")
-        first = "" if installed else spec.get("startingCSV", "")
         try:
-            bundle = self._bundle(spec, first)
+            if installed:
+                catalog, channel = self._catalogs[spec["source"]], spec.get("channel", "")
+                bundle = catalog.successor(spec["name"], channel, installed)
+            else:
+                bundle = self._bundle(spec, spec.get("startingCSV", ""))
         except KeyError:
             if not current:
                 self._set_status(item, _unresolved(item, timestamp(self._store.now())))

@@ -234,19 +234,20 @@ def _resolution_failed(sandbox: Sandbox) -> None:
 def test_an_upgrade_to_another_channel_is_followed_to_its_end(
     sandbox: Sandbox, cluster: Cluster, olivia: User, approval: str
 ) -> None:
-    old = ("2.5.1", "2.6.0", "2.6.1")
     package = make_package(
-        name="queue-demo",
+        name="tracing-demo",
         catalog=Catalog.objects.filter(cluster=cluster, name="redhat-operators").first(),
-        channels={"stable": (*old, "3.0.0", "3.0.1"), "old": old},
+        channels={"stable": ("1.2.1", "1.4.2"), "stable-1.2": ("1.2.1",)},
     )
-    plan = planned(cluster, package, olivia, channel="old", approval="Automatic", targets="own")
+    plan = planned(
+        cluster, package, olivia, channel="stable-1.2", approval="Automatic", targets="own"
+    )
     assert carry_out(request(plan, olivia)).state == "succeeded"
     row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
-    assert row.details["installed_csv"] == "queue-demo.v2.6.1"
+    assert row.details["installed_csv"] == "tracing-demo.v1.2.1"
 
     plan = plan_changes.plan_upgrade(row, {"channel": "stable", "approval": approval})
-    assert plan.target == "queue-demo.v3.0.1"
+    assert plan.target == "tracing-demo.v1.4.2"
     action = carry_out(request(plan, olivia))
     assert action.state == "succeeded", action.outcome
     if approval == "Manual":
@@ -255,11 +256,42 @@ def test_an_upgrade_to_another_channel_is_followed_to_its_end(
             cluster=cluster, kind="InstallPlan", namespace=NAMESPACE, phase="RequiresApproval"
         )
         action = carry_out(request(plan_changes.plan_approve(cluster, waiting), olivia))
-        assert "completed: queue-demo.v3.0.1" in action.outcome
+        assert "completed: tracing-demo.v1.4.2" in action.outcome
     else:
-        assert action.outcome == "queue-demo is at queue-demo.v3.0.1."
+        assert action.outcome == "tracing-demo is at tracing-demo.v1.4.2."
     row.refresh_from_db()
-    assert (row.health, row.details["installed_csv"]) == ("Healthy", "queue-demo.v3.0.1")
+    assert (row.health, row.details["installed_csv"]) == ("Healthy", "tracing-demo.v1.4.2")
+
+
+def test_each_version_on_the_way_of_an_upgrade_needs_its_own_approval(
+    sandbox: Sandbox, cluster: Cluster, olivia: User
+) -> None:
+    versions = ("1.0.1", "1.1.0", "1.2.0")
+    package = make_package(
+        name="backup-demo",
+        catalog=Catalog.objects.filter(cluster=cluster, name="redhat-operators").first(),
+        channels={"stable": versions},
+    )
+    first = planned(cluster, package, olivia, version="backup-demo.v1.0.1", targets="own")
+    assert carry_out(request(first, olivia)).outcome_code == "needs-approval"
+    for version in versions:
+        sync_cluster(cluster)
+        waiting = Component.objects.get(
+            cluster=cluster, kind="InstallPlan", namespace=NAMESPACE, phase="RequiresApproval"
+        )
+        action = carry_out(request(plan_changes.plan_approve(cluster, waiting), olivia))
+        assert f"completed: backup-demo.v{version}." in action.outcome
+        if version != versions[-1]:
+            wait_until(lambda: goes_on(sandbox), "the InstallPlan of the next version")
+    row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
+    assert row.details["installed_csv"] == "backup-demo.v1.2.0"
+
+
+def goes_on(sandbox: Sandbox) -> bool:
+    """Whether the Subscription has an InstallPlan for another version than the installed one."""
+    found = sandbox.store.get("Subscription", "backup-demo", NAMESPACE)
+    assert found
+    return bool(found["status"]["currentCSV"] != found["status"]["installedCSV"])
 
 
 def test_an_upgrade_that_changes_nothing_ends_as_no_change(
