@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from catalogs.install_methods import InstallMethod
 from installs.diagnosis.knowledge import finding_for
 from installs.models import Action, Operator
 from installs.presenters.diagnosis import chain, next_steps, remedy_steps
@@ -21,6 +23,7 @@ from installs.state.observation import diagnose_row
 from olmweb.accounts.roles import may_act, sign_in_required
 from olmweb.api.formats import fill, stream
 from olmweb.api.lists import StoredRows
+from olmweb.kube.resources import INSTALL_PLANS
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 from olmweb.web.pagination import PAGE_SIZE, paginate
@@ -28,6 +31,9 @@ from olmweb.web.preferences import remember_view
 
 SHOWS = ("actions", "syncs")
 FOLLOW_SECONDS = 1.5
+# A succeeded action of a Subscription stays live for so long: seconds after an InstallPlan has
+# completed OLM makes that of the next version, which may require approval.
+FOLLOW_ON = timedelta(seconds=60)
 
 
 class ActivityForm(FilterForm):
@@ -138,7 +144,9 @@ def activity(request: HttpRequest) -> HttpResponse:
 def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One action: user, manifests, response of the cluster, outcome; live until it ended."""
     action = get_action(id)
+    ended, final = action.state not in Action.OPEN, _is_final(action)
     token = revision_token(
+        final,
         action.state,
         action.sent_at,
         action.finished_at,
@@ -157,9 +165,9 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     kind = operator.kind if operator else action.path
     names = {"name": subject.name, "namespace": subject.namespace, "kind": kind}
     finding = finding_for(action.finding, operator.facts if operator else {}, names)
-    final = action.state not in Action.OPEN
     context = {
         "action": action,
+        "ended": ended,
         "final": final,
         "operator": operator,
         "next_steps": next_steps(operators, acts=may_act(request.user)[0]),
@@ -176,6 +184,16 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         topics=("actions", cluster_topic(request, action.cluster.name)),
         final=final,
     )
+
+
+def _is_final(action: Action) -> bool:
+    """Whether nothing that the page shows can change any more."""
+    if action.state in Action.OPEN:
+        return False
+    goes_on = action.state == Action.State.SUCCEEDED and action.verb != Action.Verb.REMOVE
+    of_subscription = action.path in (InstallMethod.SUBSCRIPTION, INSTALL_PLANS.kind)
+    recent = action.finished_at is not None and timezone.now() - action.finished_at < FOLLOW_ON
+    return not (goes_on and of_subscription and recent)
 
 
 def _decisive(action: Action, operators: Sequence[Operator]) -> Operator | None:

@@ -158,11 +158,19 @@ function swapped(event) {
   return target && (document.getElementById(target.id) ?? target);
 }
 
-const kept = { rows: new Map(), open: new Set(), closed: new Set() };
+const kept = { rows: new Map(), open: new Set(), closed: new Set(), focus: "" };
+
+// A selector of the focused link in the target; of elements with an id htmx keeps the focus itself.
+function focusedLink(target) {
+  const link = document.activeElement;
+  const has = target.contains(link) && !link.id && link.matches("a[href]");
+  return has ? `a[href="${CSS.escape(link.getAttribute("href"))}"]` : "";
+}
 
 document.addEventListener("htmx:beforeSwap", (event) => {
   const target = event.detail.target;
   if (!target) return;
+  kept.focus = focusedLink(target);
   kept.rows = new Map();
   for (const row of target.querySelectorAll("[data-key]")) kept.rows.set(row.dataset.key, row.dataset.rev);
   const folds = [...target.querySelectorAll("details[id]")];
@@ -173,6 +181,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 document.addEventListener("htmx:afterSwap", (event) => {
   const target = swapped(event);
   if (!target) return;
+  if (kept.focus) target.querySelector(kept.focus)?.focus({ preventScroll: true });
   for (const fold of target.querySelectorAll("details[id]")) {
     if (kept.open.has(fold.id)) fold.open = true;
     else if (kept.closed.has(fold.id)) fold.open = false;

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from installs.models import Action, ActionBatch, InstallRequest
+from installs.models import Action, ActionBatch, InstallRequest, Operator
 from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, SyncRun
 from tests.worlds.html import assert_fragment, assert_page
@@ -183,6 +183,31 @@ def test_following_ends_with_286_and_the_cause(reader: Client, prod: Cluster) ->
     assert "kubectl delete platformoperator mode-00" in page.text
     assert "data-live" not in ended.content.decode()
     assert_page(reader.get(path))
+
+
+def test_the_page_of_an_approval_follows_to_the_installplan_of_the_next_version(
+    client: Client, prod: Cluster, olivia: Any
+) -> None:
+    grafana = make_pending_approval(prod)
+    now = timezone.now()
+    action = make_action(
+        prod, "install-1", verb="approve", path="InstallPlan", namespace=grafana.namespace,
+        target="grafana.v1.0.0", state="succeeded", finished_at=now,
+    )  # fmt: skip
+    Operator.objects.filter(pk=grafana.pk).update(
+        health="Healthy", details={"installed_csv": "grafana.v1.0.0"}
+    )
+    client.force_login(olivia)
+    path = f"/activity/actions/{action.pk}"
+    rev = client.get(path).content.decode().split("rev=")[1][:18]
+    assert client.get(path, {"rev": rev}, headers=POLL).status_code == 204
+    grafana.details["installed_csv"] = "grafana.v1.0.0"
+    grafana.save()
+    Cluster.objects.update(revision=5)
+    followed = client.get(path, {"rev": rev}, headers=POLL)
+    assert "Review and approve InstallPlan" in assert_fragment(followed).text
+    Action.objects.update(finished_at=now - timedelta(minutes=2))
+    assert client.get(path, {"rev": rev}, headers=POLL).status_code == 286
 
 
 def test_a_refused_action_shows_the_clusters_words(reader: Client, prod: Cluster) -> None:

@@ -105,10 +105,19 @@ def test_facts_of_a_subscription_stand_beside_its_version(reader: Client, prod: 
 
 
 def test_an_upgrade_that_is_held_says_why(reader: Client, prod: Cluster) -> None:
+    held = "Channel stable has no version 1.1.0 that replaces 1.0.0."
+    make_subscription(prod, upgrade="1.1.0", upgrade_held=held)
+    page = page_of(reader, "grafana")
+    assert f"Held No direct upgrade to 1.1.0. {held}" in page.text
+
+
+def test_an_upgrade_that_only_needs_approval_is_not_called_indirect(
+    reader: Client, prod: Cluster
+) -> None:
     make_pending_approval(prod)
     page = page_of(reader, "grafana")
-    assert "Held No direct upgrade to 1.1.0." in page.text
-    assert "An InstallPlan requires manual approval." in page.text
+    assert "No direct upgrade" not in page.text
+    assert "Manual approval required: InstallPlan" in page.text
 
 
 def test_a_deprecated_bundle_says_so_in_the_catalogs_words(reader: Client, prod: Cluster) -> None:
