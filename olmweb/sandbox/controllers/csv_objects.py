@@ -16,7 +16,7 @@ from olmweb.sandbox.controllers.bundles import BundleContent
 
 API = "operators.coreos.com/v1alpha1"
 _CRD_FINE = "CRD is present and Established condition is true"
-_PROPERTIES = ("olm.package", "olm.gvk")
+_PROPERTIES = ("olm.package", "olm.gvk", "olm.maxOpenShiftVersion")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ yet or if its channel has an upgrade from the installed bundle, a step of the gr
 settled Subscriptions of the scenario stay as they are. Must not know HTTP.
 """
 
+import json
 from typing import Any
 
 from olmweb.sandbox.apiserver.kinds import Object
@@ -17,6 +18,7 @@ from olmweb.sandbox.controllers.workloads import Workload, suffix
 _INSTALLING = Phase(
     "Installing", "InstallSucceeded", "waiting for install components to report healthy"
 )
+CLUSTER_OPERATOR = "operator-lifecycle-manager"
 _MANUAL, _REQUIRES_APPROVAL = "Manual", "RequiresApproval"
 
 
@@ -36,6 +38,7 @@ class OlmV0:
                 self._execute(item)
             for item in self._store.items("ClusterServiceVersion")[0]:
                 self._finish(item)
+            self._report_upgradeable()
 
     def _resolve(self, item: Object) -> None:
         """Chooses a bundle and makes the InstallPlan; sets a condition if there is no bundle."""
@@ -185,11 +188,53 @@ class OlmV0:
         }
         self._store.put(made)
 
+    def _report_upgradeable(self) -> None:
+        """Sets Upgradeable of the ClusterOperator from the maximum versions of what is installed.
+
+        As in operator-lifecycle-manager pkg/controller/operators/openshift.
+        """
+        cluster_operator = self._store.get("ClusterOperator", CLUSTER_OPERATOR)
+        cluster_version = self._store.get("ClusterVersion", "version")
+        if cluster_operator is None or cluster_version is None:
+            return
+        major, minor, *_ = cluster_version["status"]["desired"]["version"].split(".")
+        limits = [
+            f"- maximum supported OCP version for {meta['namespace']}/{meta['name']} is {limit}"
+            for csv in self._store.items("ClusterServiceVersion")[0]
+            if (limit := _max_openshift(meta := csv["metadata"]))
+            and tuple(map(int, limit.split("."))) <= (int(major), int(minor))
+        ]
+        first = f"blocking minor version upgrades to {major}.{int(minor) + 1}.0 or higher:"
+        upgradeable = ("True", "AsExpected", "")
+        if limits:
+            message = "\n".join((f"ClusterServiceVersions {first}", *limits))
+            upgradeable = ("False", "IncompatibleOperatorsInstalled", message)
+        made = copied(cluster_operator)
+        for condition in made["status"]["conditions"]:
+            before = tuple(condition.get(name, "") for name in ("status", "reason", "message"))
+            if condition["type"] == "Upgradeable" and before != upgradeable:
+                condition |= dict(zip(("status", "reason", "message"), upgradeable, strict=True))
+                condition["lastTransitionTime"] = timestamp(self._store.now())
+                self._store.put(made)
+
     def _set_status(self, item: Object, changes: dict[str, Any]) -> None:
         made = copied(item)
         stamp = timestamp(self._store.now())
         made["status"] = {**made.get("status", {}), "lastUpdated": stamp, **changes}
         self._store.put(made)
+
+
+def _max_openshift(meta: Object) -> str:
+    """The value of olm.maxOpenShiftVersion of a ClusterServiceVersion, or empty; copies have none.
+
+    `meta` is its metadata.
+    """
+    if "olm.copiedFrom" in meta.get("labels", {}):
+        return ""
+    noted = meta.get("annotations", {}).get("operatorframework.io/properties", "")
+    properties = json.loads(noted)["properties"] if noted else []
+    values = [item["value"] for item in properties if item["type"] == "olm.maxOpenShiftVersion"]
+    return str(values[0]) if values else ""
 
 
 def _has_failed(status: Object) -> bool:

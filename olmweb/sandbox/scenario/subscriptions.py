@@ -30,6 +30,7 @@ _UNREACHABLE = (
 )
 _PHASES: Mapping[str, Phase] = {
     "healthy": csv_objects.SUCCEEDED,
+    "update-pending": csv_objects.SUCCEEDED,
     "image-missing": csv_objects.SUCCEEDED,
     "group-unsupported": csv_objects.GROUP_UNSUPPORTED,
     "requirement-missing": csv_objects.REQUIREMENTS_NOT_MET,
@@ -44,7 +45,7 @@ def facts() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Subscription:
-    """A Subscription of the data file and its outcome."""
+    """A Subscription of the data file and its outcome; `version` is installed, or the newest."""
 
     namespace: str
     package: str
@@ -52,6 +53,7 @@ class _Subscription:
     source: str
     outcome: str
     together_with: str = ""
+    version: str = ""
     missing: Mapping[str, str] | None = None
 
     @property
@@ -63,8 +65,13 @@ class _Subscription:
         )
 
     @property
+    def is_pending(self) -> bool:
+        """Its InstallPlan requires approval."""
+        return self.outcome in ("needs-approval", "update-pending")
+
+    @property
     def approval(self) -> str:
-        return "Manual" if self.outcome == "needs-approval" else "Automatic"
+        return "Manual" if self.is_pending else "Automatic"
 
     @property
     def plan(self) -> str:
@@ -78,6 +85,14 @@ class _Subscription:
         catalog = catalogs()[self.source]
         bundles = [catalog.bundle(self.package, self.channel)]
         return bundles + ([catalog.bundle(self.together_with)] if self.together_with else [])
+
+    @property
+    def installed(self) -> BundleContent:
+        """The bundle of the ClusterServiceVersion."""
+        if not self.version:
+            return self.bundles[0]
+        name = f"{self.package}.v{self.version}"
+        return catalogs()[self.source].bundle(self.package, self.channel, name)
 
 
 def namespaces() -> list[str]:
@@ -227,7 +242,8 @@ def _subscription_status(subscription: _Subscription, now: datetime) -> Object:
     }
     if subscription.outcome in _PHASES:
         # installedCSV means that the ClusterServiceVersion exists, not that it works.
-        status |= {"installedCSV": current, "state": "AtLatestKnown"}
+        status["installedCSV"] = subscription.installed.name
+        status["state"] = "UpgradePending" if subscription.is_pending else "AtLatestKnown"
     return status
 
 
@@ -255,7 +271,7 @@ def _subscription_conditions(subscription: _Subscription, now: datetime) -> list
             "lastTransitionTime": stamp,
         }
     ]
-    if subscription.outcome == "needs-approval":
+    if subscription.is_pending:
         pending = {"type": "InstallPlanPending", "status": "True", "reason": "RequiresApproval"}
         conditions.append({**pending, "lastTransitionTime": stamp})
     if subscription.outcome in ("unsatisfiable", "catalog-dead"):
@@ -279,17 +295,19 @@ def _failure(subscription: _Subscription) -> tuple[str, str]:
 
 
 def _install_plan(subscription: _Subscription, now: datetime) -> Object:
-    stamp, manual = timestamp(now), subscription.approval == "Manual"
+    stamp, pending = timestamp(now), subscription.is_pending
     owner = _reference("Subscription", subscription.namespace, subscription.package)
     del owner["namespace"]
     status: Object = {
-        "phase": "RequiresApproval" if manual else "Complete",
+        "phase": "RequiresApproval" if pending else "Complete",
         "catalogSources": [],
         "plan": [
-            step for bundle in subscription.bundles for step in _steps(subscription, bundle, manual)
+            step
+            for bundle in subscription.bundles
+            for step in _steps(subscription, bundle, pending)
         ],
     }
-    if not manual:
+    if not pending:
         installed = {"type": "Installed", "status": "True"}
         times = {"lastTransitionTime": stamp, "lastUpdateTime": stamp}
         status |= {"conditions": [{**installed, **times}], "startTime": stamp}
@@ -308,7 +326,7 @@ def _install_plan(subscription: _Subscription, now: datetime) -> Object:
         },
         "spec": {
             "approval": subscription.approval,
-            "approved": not manual,
+            "approved": not pending,
             "clusterServiceVersionNames": [bundle.name for bundle in subscription.bundles],
             "generation": 1,
         },
@@ -316,10 +334,10 @@ def _install_plan(subscription: _Subscription, now: datetime) -> Object:
     }
 
 
-def _steps(subscription: _Subscription, bundle: BundleContent, manual: bool) -> list[Object]:
+def _steps(subscription: _Subscription, bundle: BundleContent, pending: bool) -> list[Object]:
     spec = {"source": subscription.source, "sourceNamespace": subscription.source_namespace}
     account = f"{bundle.package.removesuffix('-operator')}-operator"
-    return olm_v0.steps(bundle, spec, "Unknown" if manual else "Created", account)
+    return olm_v0.steps(bundle, spec, "Unknown" if pending else "Created", account)
 
 
 def _installed(
@@ -328,7 +346,7 @@ def _installed(
     group, targets = _group_of(subscription.namespace)
     phase = _PHASES[subscription.outcome]
     installation = InstalledBundle(
-        subscription.bundles[0],
+        subscription.installed,
         subscription.namespace,
         group,
         targets,

@@ -23,7 +23,7 @@ def conditions(item: Object) -> dict[str, tuple[str, str]]:
 
 def test_every_subscription_says_that_its_catalogs_are_well(client: Client) -> None:
     subscriptions = everything(client, "subscriptions")
-    assert len(subscriptions) == 9
+    assert len(subscriptions) == 10
     for item in subscriptions.values():
         condition = conditions(item)["CatalogSourcesUnhealthy"]
         assert condition == ("False", "AllCatalogSourcesHealthy")
@@ -40,6 +40,7 @@ def test_every_subscription_says_that_its_catalogs_are_well(client: Client) -> N
         (("openshift-operators", "jaeger-product.v1.38.0-2"), "Succeeded", "InstallSucceeded"),
         (("openshift-operators", "mtv-operator.v2.3.2"), "Failed", "UnsupportedOperatorGroup"),
         (("team-blue", "ledger-demo.v4.2.0"), "Pending", "RequirementsNotMet"),
+        (("tools", "ceiling-demo.v1.0.0"), "Succeeded", "InstallSucceeded"),
         (
             ("openshift-operator-lifecycle-manager", "packageserver"),
             "Succeeded",
@@ -51,7 +52,7 @@ def test_the_service_versions_are_in_their_phases(
     client: Client, key: tuple[str, str], phase: str, reason: str
 ) -> None:
     originals = everything(client, "clusterserviceversions", "?labelSelector=!olm.copiedFrom")
-    assert len(originals) == 6
+    assert len(originals) == 7
     status = originals[key]["status"]
     assert (status["phase"], status["reason"]) == (phase, reason)
     assert status["conditions"][-1]["reason"] == reason
@@ -82,13 +83,15 @@ def test_every_reference_of_a_subscription_leads_somewhere(client: Client) -> No
             assert (namespace, installed) in csvs
 
 
-def test_one_install_plan_waits_with_two_operators(client: Client) -> None:
-    waiting = [
-        plan
-        for plan in everything(client, "installplans").values()
+def test_one_install_plan_waits_with_two_operators_and_one_with_an_update(client: Client) -> None:
+    waiting = {
+        namespace: plan
+        for (namespace, _), plan in everything(client, "installplans").items()
         if plan["status"]["phase"] == "RequiresApproval"
-    ]
-    [plan] = waiting
+    }
+    assert sorted(waiting) == ["openshift-devspaces", "tools"]
+    assert waiting["tools"]["spec"]["clusterServiceVersionNames"] == ["ceiling-demo.v1.1.0"]
+    plan = waiting["openshift-devspaces"]
     assert plan["spec"]["clusterServiceVersionNames"] == [
         "devspaces.v3.2.0",
         "devworkspace-operator.v0.15.3",
@@ -161,10 +164,18 @@ def test_events_are_about_objects_that_are_there(client: Client) -> None:
         "Namespace": "/api/v1/namespaces",
     }
     events = client.get("/api/v1/events")["items"]
-    assert Counter(event["type"] for event in events) == {"Warning": 6, "Normal": 3}
+    assert Counter(event["type"] for event in events) == {"Warning": 6, "Normal": 4}
     for event in events:
         about = event["involvedObject"]
         path = plurals[about["kind"]].format(about.get("namespace", ""))
         item = client.get(f"{path}/{about['name']}")
         assert item["metadata"]["uid"] == about["uid"]
         assert event["firstTimestamp"] <= event["lastTimestamp"]
+
+
+def test_an_installed_version_holds_the_next_minor_of_the_cluster(client: Client) -> None:
+    path = "/apis/config.openshift.io/v1/clusteroperators/operator-lifecycle-manager"
+    item = client.get(path)
+    assert conditions(item)["Upgradeable"] == ("False", "IncompatibleOperatorsInstalled")
+    message = next(c["message"] for c in item["status"]["conditions"] if c["type"] == "Upgradeable")
+    assert message.endswith("- maximum supported OCP version for tools/ceiling-demo.v1.0.0 is 4.12")
