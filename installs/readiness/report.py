@@ -55,7 +55,8 @@ _TITLES = tuple(TITLES)
 @dataclass(frozen=True, slots=True)
 class ReadinessRow:
     """A blocker of a cluster. `following` is the blocked minor; a blocker of the cluster itself has
-    the kind ClusterVersion or ClusterOperator. `ways` are remedies."""
+    the kind ClusterVersion or ClusterOperator. `ways` are remedies; `target` is the version that
+    resolves it, and `plan` the InstallPlan of its namespace to approve before."""
 
     cluster: str
     following: str
@@ -70,6 +71,12 @@ class ReadinessRow:
     sentence: str
     ways: tuple[str, ...]
     target: str
+    plan: str = ""
+
+    @property
+    def can_be_upgraded(self) -> bool:
+        """There is an upgrade form that leads to `target`."""
+        return bool(self.target) and self.kind in ("Subscription", "ClusterExtension")
 
     @property
     def url_namespace(self) -> str:
@@ -381,6 +388,7 @@ class _TargetCluster:
             sentence=blocker.sentence,
             ways=blocker.ways,
             target=blocker.target,
+            plan=subject.plan if subject and blocker.target else "",
         )
 
 

@@ -16,6 +16,7 @@ from installs.readiness.request import (
     verdict,
 )
 from installs.readiness.v1_migration_report import narrowed, v1_migrations
+from olmweb.accounts.roles import may_act
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
@@ -80,6 +81,8 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
         "catalogs": catalogs_to_follow(),
         "chips": ReadinessForm.chips(chosen),
         "exports": [(label, _api_url("readiness", chosen, form)) for label, form in FORMATS],
+        # Visitors get the links, too: they lead to the sign-in.
+        "acts": not request.user.is_authenticated or may_act(request.user)[0],
     }
     topics = (cluster_topic(request, chosen["cluster"]), "catalogs")
     return render_live(request, "installs/readiness.html", context, token=token, topics=topics)

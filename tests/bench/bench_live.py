@@ -26,7 +26,7 @@ from tests.services import free_port, postgres, postgres_bin, redis
 
 CHANGES = 20
 VERSION = "v1alpha1"
-NAME = "ceiling-demo"
+NAME = "icon-demo"
 SHOWN = f"""document.querySelector('tr a[href*="{NAME}"]')"""
 MANIFEST = {
     "apiVersion": f"platform.openshift.io/{VERSION}",

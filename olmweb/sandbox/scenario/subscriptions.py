@@ -1,6 +1,6 @@
 """The demo's Subscriptions with the objects that OLM v0 made of them, one for each kind of failure.
 
-`data/subscriptions.yaml` has the requests and their outcomes; nothing moves afterwards.
+`data/subscriptions.yaml` has the requests and their outcomes; nothing moves afterwards by itself.
 """
 
 from collections.abc import Iterator, Mapping

@@ -145,8 +145,8 @@ def test_a_failing_cluster_shows_its_causes_most_operators_first(reader: Client)
     make_failing_world(make_cluster(name="prod"), modes=5, webhooks=2)
     page = assert_page(reader.get("/"))
     assert "9 of 11 operators need attention" in page.text
-    first = page.text.index("5 AllNamespaces install mode required PlatformOperator")
-    second = page.text.index("2 Webhooks not supported by PlatformOperator PlatformOperator")
+    first = page.text.index("AllNamespaces install mode required 5 PlatformOperator")
+    second = page.text.index("Webhooks not supported by PlatformOperator 2 PlatformOperator")
     assert first < second
     assert "the flux capacitor of strange lost its charge" in page.text
     who = [link for link in page.links if "finding=allnamespaces-required" in link]
@@ -325,7 +325,7 @@ def test_a_cause_has_a_row_with_its_kinds_most_operators_first(reader: Client) -
             details={"plan": f"install-{number}"},
         )
     page = assert_page(reader.get("/"))
-    assert "5 RequiresApproval Subscription, ClusterExtension View operators" in page.text
+    assert "RequiresApproval 5 Subscription, ClusterExtension View operators" in page.text
     assert "5 InstallPlans to approve" in page.text
     assert "and 3 more" in page.text
 

@@ -1,14 +1,17 @@
 """The readiness page and its REST route: verdicts, filters, exports, hostile words."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
 from catalogs.models import Catalog
+from installs.models import Component
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_package
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import make_clusteroperator
-from tests.worlds.subscriptions import CATALOG, make_subscription
+from tests.worlds.subscriptions import CATALOG, make_pending_approval, make_subscription
 
 pytestmark = pytest.mark.django_db
 EVIL = '"><img src=x onerror=alert(1)>'
@@ -64,6 +67,33 @@ def test_a_reported_operator_that_was_not_found_is_a_row_without_a_link(
     assert "ceiling.v1.1.0 ClusterServiceVersion in tools" in page.text
     assert "kubectl get clusterserviceversion ceiling.v1.1.0 -n tools" in page.text
     assert not [link for link in page.links if "ceiling" in link]
+
+
+def test_a_row_leads_people_who_may_act_to_what_resolves_it(
+    client: Client, prod: Cluster, olivia: Any, bob: Any
+) -> None:
+    catalog = make_catalog(name=CATALOG, cluster=prod)
+    for name in ("grafana", "loki"):
+        make_package(
+            name=name, catalog=catalog, channels={"stable": ("1.0.0", "1.1.0", "2.0.0", "2.1.0")},
+            bundles={
+                "1.0.0": {"max_openshift_version": "4.16"},
+                "2.0.0": {"max_openshift_version": "4.16"},
+            },
+        )  # fmt: skip
+    make_pending_approval(prod)
+    make_subscription(prod, "loki", namespace="logs")
+    plan = Component.objects.get(kind="InstallPlan")
+    approve = f"/installplans/prod/{plan.namespace}/{plan.name}/approve"
+    upgrade = "/operators/prod/Subscription/logs/loki/upgrade"
+    client.force_login(olivia)
+    links = assert_page(client.get("/readiness/")).links
+    assert approve in links
+    assert upgrade in links
+    assert client.get(approve).status_code == client.get(upgrade).status_code == 200
+    client.force_login(bob)
+    links = assert_page(client.get("/readiness/")).links
+    assert not {approve, upgrade} & set(links)
 
 
 def test_a_cluster_with_nothing_in_the_way_is_ready(reader: Client, prod: Cluster) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from olmweb.sandbox.apiserver.kinds import Object
+from olmweb.sandbox.cluster import Sandbox
 from tests.olmweb.sandbox.conftest import Client
 
 V1ALPHA1 = "/apis/operators.coreos.com/v1alpha1"
@@ -179,3 +180,20 @@ def test_an_installed_version_holds_the_next_minor_of_the_cluster(client: Client
     assert conditions(item)["Upgradeable"] == ("False", "IncompatibleOperatorsInstalled")
     message = next(c["message"] for c in item["status"]["conditions"] if c["type"] == "Upgradeable")
     assert message.endswith("- maximum supported OCP version for tools/ceiling-demo.v1.0.0 is 4.12")
+
+
+def test_the_next_minor_is_open_once_the_update_is_approved() -> None:
+    sandbox = Sandbox()
+    store = sandbox.store
+    [plan] = store.items("InstallPlan", "tools")[0]
+    store.put({**plan, "spec": {**plan["spec"], "approved": True}})
+    for _ in range(3):
+        sandbox.step_all()
+    sandbox.close()
+    assert store.get("ClusterServiceVersion", "ceiling-demo.v1.1.0", "tools")
+    assert not store.get("ClusterServiceVersion", "ceiling-demo.v1.0.0", "tools")
+    item = store.get("ClusterOperator", "operator-lifecycle-manager")
+    assert item
+    assert conditions(item)["Upgradeable"] == ("True", "AsExpected")
+    messages = [c.get("message", "") for c in item["status"]["conditions"]]
+    assert not [text for text in messages if "maximum supported" in text]
