@@ -1,6 +1,7 @@
 """What only a browser can tell: where things stand on a page."""
 
 import pytest
+from playwright.sync_api import expect
 
 from installs.queries.operator_table import OPERATORS
 from tests.e2e.steps import sign_in
@@ -68,3 +69,12 @@ def test_the_status_report_prints_on_white_paper_without_navigation(new_page) ->
         assert gone.count() == 0 or not gone.first.is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 794
     assert page.pdf(format="A4", prefer_css_page_size=True).startswith(b"%PDF")
+
+
+def test_the_page_scrolls_below_the_masthead_and_not_the_window(new_page) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto("/")
+    assert page.evaluate("document.documentElement.scrollHeight") == 844
+    page.goto("/#tasks")
+    expect(page.get_by_role("link", name="Choose an installable operator")).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Navigation")).to_be_in_viewport()

@@ -23,6 +23,7 @@ def test_a_demo_says_that_it_is_one_with_its_accounts_and_tasks(
         assert link in page.links
     tasks = [link for link in page.links if link.startswith("/software/?installable=")]
     assert client.get(tasks[0]).status_code == 200
+    assert "/login/?next=/%23tasks" in page.links, "which opens the tasks again"
     assert "viewer with demo-viewer" in assert_page(client.get("/login/")).text
 
 
