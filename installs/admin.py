@@ -153,7 +153,7 @@ class AllowRuleForm(RuleForm):
 class AllowRuleAdmin(ModelAdmin):
     """The allow-list: the one thing here that people edit."""
 
-    about = "Packages that people may request; without any rule, every package."
+    about = "Packages that people may request. Without any rule they may request every package."
     form = AllowRuleForm
     fieldsets = (
         (None, {"fields": ("package", "versions", "path", "cluster", "note")}),
@@ -182,13 +182,13 @@ class AllowRuleAdmin(ModelAdmin):
             obj.saved_by = request.user
         super().save_model(request, obj, form, change)
 
-    @admin.display(description="approves by itself")
+    @admin.display(description="approves automatically")
     def approves(self, rule: AllowRule) -> str:
-        """Whether requests go through by this rule, or why not."""
+        """Whether the rule approves requests, or why not."""
         if not rule.without_approval:
             return "No. Requests wait for approval."
         reason = rule_problem(rule)
-        return f"No. {reason}" if reason else "Yes, requests that name what it pins."
+        return f"No. {reason}" if reason else "Yes, requests that match all fields."
 
 
 @admin.register(UnknownMessage)

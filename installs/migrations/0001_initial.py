@@ -98,11 +98,11 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('package', models.CharField(help_text='Name of the package; * stands for any characters.', max_length=253)),
                 ('versions', models.CharField(blank=True, help_text='Range such as >=1.2 <2.0 or ~1.4; empty for every version.', max_length=200)),
-                ('path', models.CharField(blank=True, choices=[('PlatformOperator', 'PlatformOperator'), ('ClusterExtension', 'ClusterExtension'), ('Subscription', 'Subscription')], help_text='Empty: any.', max_length=30)),
+                ('path', models.CharField(blank=True, choices=[('PlatformOperator', 'PlatformOperator'), ('ClusterExtension', 'ClusterExtension'), ('Subscription', 'Subscription')], help_text='Empty for every install method.', max_length=30)),
                 ('without_approval', models.BooleanField(default=False, help_text='What matches goes through at once, in the name of whoever saved this rule.')),
                 ('note', models.CharField(blank=True, max_length=300)),
                 ('saved_at', models.DateTimeField(auto_now=True)),
-                ('cluster', models.ForeignKey(blank=True, help_text='Empty: every cluster.', null=True, on_delete=django.db.models.deletion.CASCADE, to='olmweb.cluster')),
+                ('cluster', models.ForeignKey(blank=True, help_text='Empty for every cluster.', null=True, on_delete=django.db.models.deletion.CASCADE, to='olmweb.cluster')),
                 ('saved_by', models.ForeignKey(editable=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={

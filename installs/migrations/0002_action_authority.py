@@ -41,22 +41,22 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='allowrule',
             name='catalogs',
-            field=models.CharField(blank=True, db_default='', default='', help_text='Without approval: NAME of a ClusterCatalog or NAMESPACE/NAME of a CatalogSource, several with commas.', max_length=1000),
+            field=models.CharField(blank=True, db_default='', default='', help_text='Catalogs to install from: NAME of a ClusterCatalog or NAMESPACE/NAME of a CatalogSource, separated by commas.', max_length=1000),
         ),
         migrations.AddField(
             model_name='allowrule',
             name='namespaces',
-            field=models.CharField(blank=True, db_default='', default='', help_text='Without approval: the namespaces to install into and to watch, with commas.', max_length=1000),
+            field=models.CharField(blank=True, db_default='', default='', help_text='Namespaces to install into and to watch, separated by commas.', max_length=1000),
         ),
         migrations.AddField(
             model_name='allowrule',
             name='service_accounts',
-            field=models.CharField(blank=True, db_default='', default='', help_text='Without approval: the ServiceAccounts of a ClusterExtension, with commas.', max_length=1000),
+            field=models.CharField(blank=True, db_default='', default='', help_text='ServiceAccounts that a ClusterExtension may use, separated by commas.', max_length=1000),
         ),
         migrations.AlterField(
             model_name='allowrule',
             name='without_approval',
-            field=models.BooleanField(default=False, help_text='Requests that match go through at once, in the name of whoever saved this rule. Everything that a request names must be pinned here: versions, install method, cluster, catalogs, namespaces and ServiceAccounts; any other request waits for approval.'),
+            field=models.BooleanField(default=False, help_text='Approve matching requests automatically, in the name of the person who last saved this rule. The rule must have a version range, an install method, a cluster, catalogs and namespaces, and the ServiceAccount that a request names. All other requests wait for approval.'),
         ),
         migrations.AddConstraint(
             model_name='action',

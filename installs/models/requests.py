@@ -37,38 +37,43 @@ class AllowRule(models.Model):
         max_length=30,
         blank=True,
         choices=[(method, method) for method in InstallMethod],
-        help_text="Empty: any.",
+        help_text="Empty for every install method.",
     )
     cluster = models.ForeignKey(
-        Cluster, null=True, blank=True, on_delete=models.CASCADE, help_text="Empty: every cluster."
+        Cluster,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        help_text="Empty for every cluster.",
     )
     without_approval = models.BooleanField(
         default=False,
-        help_text="Requests that match go through at once, in the name of whoever saved this rule. "
-        "Everything that a request names must be pinned here: versions, install method, cluster, "
-        "catalogs, namespaces and ServiceAccounts; any other request waits for approval.",
+        help_text="Approve matching requests automatically, in the name of the person who last "
+        "saved this rule. The rule must have a version range, an install method, a cluster, "
+        "catalogs and namespaces, and the ServiceAccount that a request names. All other requests "
+        "wait for approval.",
     )
     catalogs = models.CharField(
         max_length=1000,
         blank=True,
         default="",
         db_default="",
-        help_text="Without approval: NAME of a ClusterCatalog or NAMESPACE/NAME of a "
-        "CatalogSource, several with commas.",
+        help_text="Catalogs to install from: NAME of a ClusterCatalog or NAMESPACE/NAME of a "
+        "CatalogSource, separated by commas.",
     )
     namespaces = models.CharField(
         max_length=1000,
         blank=True,
         default="",
         db_default="",
-        help_text="Without approval: the namespaces to install into and to watch, with commas.",
+        help_text="Namespaces to install into and to watch, separated by commas.",
     )
     service_accounts = models.CharField(
         max_length=1000,
         blank=True,
         default="",
         db_default="",
-        help_text="Without approval: the ServiceAccounts of a ClusterExtension, with commas.",
+        help_text="ServiceAccounts that a ClusterExtension may use, separated by commas.",
     )
     note = models.CharField(max_length=300, blank=True)
     saved_by = models.ForeignKey(
@@ -108,9 +113,9 @@ class AllowRule(models.Model):
         for name in ("catalogs", "namespaces", "service_accounts"):
             wrong = [text for text in names_in(getattr(self, name)) if not _NAME.fullmatch(text)]
             if wrong:
-                problems[name] = f'"{wrong[0][:80]}" is not a name; write names with commas.'
+                problems[name] = f'"{wrong[0][:80]}" is not a name; separate names with commas.'
         if self.without_approval:
-            open_fields = dict.fromkeys(self.left_open, "A rule without approval needs this.")
+            open_fields = dict.fromkeys(self.left_open, "Required for a rule without approval.")
             problems = open_fields | problems
         if problems:
             raise ValidationError(problems)
