@@ -17,7 +17,7 @@ from installs import methods
 from installs.actions.install_rows import InstallRows
 from installs.actions.plan import best_method, choice_for, paths_of, plan_install
 from installs.views.export import export_url
-from installs.views.forms import METHODS, form_key, review, show_form, targets_of
+from installs.views.forms import EDIT, METHODS, form_key, review, show_form, targets_of
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
@@ -137,7 +137,11 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
             raise
         form.refuse(error.fields)
         choice = _choice(rows, context)
-        context |= {"refusal": error} | _fields(rows, choice, values)
+        context |= _fields(rows, choice, values)
+        # Until it is reviewed the form says what is wrong at the fields alone.
+        reviewed = request.method == "POST" and request.POST.get("step") != EDIT
+        if reviewed or not error.fields or not set(error.fields) <= context["offered"]:
+            context["refusal"] = error
         context["name"] = choice.name if choice else context["name"]
         context["verdict"] = rows.verdict_of(context["path"], rows.version)
         return show_form(request, "install", context, failed=request.method == "POST")

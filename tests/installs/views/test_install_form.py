@@ -422,9 +422,14 @@ def test_a_page_that_opens_with_a_missing_value_shows_the_verdict_and_keeps_the_
     page = writer.get(INSTALL, {"path": "ClusterExtension"})
     content = page.content.decode()
     assert 'id="field-service_account-error"' in content
-    assert '<a href="#field-service_account">' in content
     assert "Installable" in content
+    assert 'id="summary"' not in content
     assert "data-focus" not in content
+    refused = writer.post(INSTALL, {"path": "ClusterExtension", "step": "review"})
+    content = refused.content.decode()
+    assert refused.status_code == 422
+    assert '<a href="#field-service_account">' in content
+    assert re.findall(r"data-focus\s+id=\"(\w+)\"", content) == ["summary"]
 
 
 def test_warnings_stand_before_the_button(writer: Client, package: Package) -> None:
