@@ -54,8 +54,7 @@ def test_a_blocker_of_the_next_minor_is_found_and_resolved_with_the_keyboard(new
     expect(page.get_by_role("main")).to_contain_text("ceiling-demo.v1.1.0")
     press(page, page.get_by_role("button", name="Review", exact=True))
     expect(page.get_by_text("Dry run passed")).to_be_visible()
-    expect(page.get_by_role("button", name="Approve", exact=True)).to_be_focused()
-    page.keyboard.press("Enter")
+    press(page, page.get_by_role("button", name="Approve", exact=True))
 
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")
