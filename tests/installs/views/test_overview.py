@@ -109,10 +109,10 @@ def test_the_error_of_a_cluster_that_was_never_reached_is_at_its_step(
 def test_the_steps_lead_to_the_overview_when_the_first_sync_has_ended(reader: Client) -> None:
     cluster = make_cluster(name="prod", synced_at=None, reachable=True)
     [rev] = re.findall(r"rev=([\w-]+)", reader.get("/").content.decode())[:1]
-    live = {"headers": {"HX-Request": "true"}}
-    assert reader.get(f"/?rev={rev}", **live).status_code == 204
+    live = {"HX-Request": "true"}
+    assert reader.get(f"/?rev={rev}", headers=live).status_code == 204
     Cluster.objects.update(synced_at=timezone.now(), revision=cluster.revision + 1)
-    fragment = assert_fragment(reader.get(f"/?rev={rev}", **live))
+    fragment = assert_fragment(reader.get(f"/?rev={rev}", headers=live))
     assert "No operators installed" in fragment.text
     assert "First sync" not in fragment.text
 
