@@ -12,7 +12,7 @@ from catalogs.models import Catalog, Package
 from catalogs.sync import progress
 from olmweb.models import AuditEvent
 from tests.factories import make_catalog, make_cluster, make_package
-from tests.worlds.html import assert_page
+from tests.worlds.html import assert_fragment, assert_page
 
 pytestmark = pytest.mark.django_db
 NEW = "/catalogs/new"
@@ -229,3 +229,14 @@ def test_the_command_records_a_catalog_that_it_adds() -> None:
     assert [(event, detail["source"]) for event, _, detail in events()] == [
         ("catalog-added", "/nowhere")
     ]
+
+
+def test_the_state_beside_the_heading_follows_the_first_sync(
+    admin: Client, community: Catalog
+) -> None:
+    Catalog.objects.update(state="new")
+    assert "Not read yet" in assert_page(admin.get(PAGE)).text
+    Catalog.objects.update(state="serving")
+    response = admin.get(f"{PAGE}?rev=other", headers={"HX-Request": "true"})
+    assert "Serving" in assert_fragment(response).text
+    assert 'id="catalog-status" hx-swap-oob="true"' in response.content.decode()
