@@ -60,7 +60,8 @@ def test_the_chosen_version_reaches_the_install_form(new_page) -> None:
 def box_of(region: Locator) -> dict[str, float]:
     box = region.bounding_box()
     assert box
-    return {**box, "right": box["x"] + box["width"], "bottom": box["y"] + box["height"]}
+    right, bottom = box["x"] + box["width"], box["y"] + box["height"]
+    return {"x": box["x"], "y": box["y"], "right": right, "bottom": bottom}
 
 
 def test_the_manifests_stay_in_view_beside_the_fields_and_follow_below_them_on_a_phone(
