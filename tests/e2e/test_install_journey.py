@@ -157,6 +157,7 @@ def test_a_subscription_is_installed_approved_upgraded_and_removed_with_the_keyb
     page.keyboard.press("Enter")
     outcome = page.get_by_role("status").filter(has_text="Dry run passed")
     expect(outcome).to_be_focused()
+    expect(page.get_by_role("button", name="Install", exact=True)).to_be_in_viewport(ratio=1)
     tab_to(page, page.get_by_role("button", name="Install", exact=True), limit=1)
     page.keyboard.press("Enter")
     page.wait_for_url("**/activity/actions/*")
