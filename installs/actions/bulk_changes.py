@@ -25,6 +25,7 @@ from installs.methods import METHODS
 from installs.models import NEEDS_ATTENTION, Action, Health, Operator
 from installs.models.steps import Delete
 from installs.queries.lookup import NO_NAMESPACE, get_install_plan
+from installs.queries.operators import finding_of
 from installs.state.observation import details_of
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
@@ -176,6 +177,13 @@ def candidates(
 def _hindrance(change: BulkChange, operator: Operator) -> str:
     if operator.kind not in METHODS:
         return f"OLM Web does not change objects of the kind {operator.kind}."
+    if change == BulkChange.MIGRATE and change not in changes_for(
+        finding_of(operator), operator.kind
+    ):
+        return (
+            "Only a PlatformOperator that failed before it installed anything, and whose remedy "
+            "names another install method, can be migrated to a Subscription."
+        )
     waits = operator.health == Health.NEEDS_APPROVAL
     if change == BulkChange.APPROVE and not (waits and _plan_of(operator)[1]):
         return "No InstallPlan requires approval."

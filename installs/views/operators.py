@@ -68,6 +68,7 @@ CHANGE_WORDS = {  # the count and the kind; plural by an s at the end
 SELECTED_CHANGES = (
     (BulkChange.APPROVE, "Approve"),
     (BulkChange.RETRY, "Retry"),
+    (BulkChange.MIGRATE, "Migrate to Subscription"),
     (BulkChange.REMOVE, "Delete"),
 )
 VIEWS = ("cause", "all")

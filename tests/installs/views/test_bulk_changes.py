@@ -274,7 +274,7 @@ def test_the_list_sends_its_selection(writer: Client, operators: list[Operator])
     page = assert_page(response)
     text = " ".join(response.content.decode().split())
     assert f'form="bulk" name="operator" value="{address(operators[0])}"' in text
-    assert "With the selected operators: Approve Retry Delete" in page.text
+    assert "With the selected operators: Approve Retry Migrate to Subscription Delete" in page.text
     chosen = writer.get(URL, selection("remove", *operators))
     assert ticks(chosen) == {"collision": True, "fine": True, "mode": True}
     assert "Delete 3 operators" in assert_page(chosen).text
@@ -326,6 +326,25 @@ def test_selected_operators_are_removed_after_one_confirmation(
     batch = ActionBatch.objects.get()
     assert response["Location"] == f"/activity/bulk-installs/{batch.pk}"
     assert (batch.verb, batch.path, batch.actions.count()) == ("remove", "PlatformOperator", 3)
+
+
+def test_selected_operators_are_migrated_if_nothing_of_them_is_installed(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    acme, brisk = Operator.objects.filter(name__in=("acme", "brisk")).order_by("name")
+    fine = make_operator(cluster=failing, name="fine")
+    subscription = make_operator(cluster=failing, name="sub", kind="Subscription", namespace="a")
+    chosen = (acme, brisk, fine, subscription)
+    response = writer.get(URL, selection("migrate", *chosen))
+    page = assert_page(response)
+    assert "Migrate 4 operators to Subscriptions" in page.text
+    assert ticks(response) == {"acme": True, "brisk": True, "fine": False, "sub": False}
+    assert page.text.count("Only a PlatformOperator that failed before it installed") == 2
+    reviewed = writer.post(URL, selection("migrate", acme, brisk, step="review")).context
+    sent = {"key": reviewed["key"], "reviewed": reviewed["reviewed"], "step": "confirm"}
+    writer.post(URL, selection("migrate", acme, brisk, **sent))
+    batch = ActionBatch.objects.get()
+    assert (batch.verb, batch.path, batch.actions.count()) == ("migrate", "Subscription", 2)
 
 
 def test_operators_of_one_installplan_are_approved_once(
