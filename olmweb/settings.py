@@ -165,12 +165,17 @@ MIDDLEWARE = [
 ]
 ROOT_URLCONF = "olmweb.urls"
 ASGI_APPLICATION = "olmweb.asgi.application"
+CACHED_LOADER = (
+    "django.template.loaders.cached.Loader",
+    ["olmweb.web.loader.Loader", "django.template.loaders.app_directories.Loader"],
+)
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
-        "APP_DIRS": True,
         "OPTIONS": {
+            # In this form template_partials leaves it as it is.
+            "loaders": [("template_partials.loader.Loader", [CACHED_LOADER])],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

@@ -17,7 +17,7 @@ from catalogs.search.index import COUNTED, FACETS, NO, YES, PackageGroup, Row, S
 from catalogs.search.matching import Hits, Score
 from catalogs.search.query import SearchQuery, most_alike, parse_query
 
-PAGE_SIZE = 48
+PAGE_SIZE = 18
 SORTS = ("relevance", "name", "-name", "updated")
 FAILED = "failed"  # asked for on a cluster, but no attempt got it installed
 ANSWERS = {

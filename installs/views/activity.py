@@ -21,8 +21,8 @@ from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_action
 from installs.state.observation import diagnose_row
 from olmweb.accounts.roles import may_act, sign_in_required
-from olmweb.api.formats import fill, stream
-from olmweb.api.lists import StoredRows
+from olmweb.api.formats import fill
+from olmweb.api.lists import StoredRows, export_table
 from olmweb.kube.resources import INSTALL_PLANS
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
@@ -80,8 +80,7 @@ def action_export(request: HttpRequest) -> HttpResponseBase:
     chosen = ActionsForm.read(request.GET)
     table = queries.ACTIONS.view(request, chosen.pop("sort"))
     rows = queries.actions_matching(**chosen)
-    chunks = StoredRows(rows, table.order, _export_rows).chunks(None, None)
-    return stream(chunks, table.exported, "csv", queries.ACTIONS.name)
+    return export_table(request, table, StoredRows(rows, table.order, _export_rows))
 
 
 def _export_rows(actions: Sequence[Action]) -> list[ExportRow]:

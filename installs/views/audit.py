@@ -26,8 +26,8 @@ from olmweb.web.forms import OptionField, QueryForm, TextField, read_page
 from olmweb.web.pages import render_page
 from olmweb.web.pagination import paginate
 
-ROWS = 50  # of the table on one page
-ACTUAL = 100  # operators beside their predictions
+ROWS = 20  # of the table on one page
+ACTUAL = 10  # operators beside their predictions
 OK = "installable"  # the bucket without a rule
 WORDS = {
     None: "all namespaces or its own",

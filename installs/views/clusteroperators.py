@@ -11,8 +11,8 @@ from installs.queries import clusteroperators as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_clusteroperator
 from installs.queries.overview import unreadable_kinds
-from olmweb.api.formats import fill, stream
-from olmweb.api.lists import StoredRows
+from olmweb.api.formats import fill
+from olmweb.api.lists import StoredRows, export_table
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
@@ -59,7 +59,7 @@ def clusteroperator_export(request: HttpRequest) -> HttpResponseBase:
         table.order,
         lambda rows: [fill(ExportRow, row, cluster=row.cluster.name) for row in rows],
     )
-    return stream(source.chunks(None, None), table.exported, "csv", table.table.name)
+    return export_table(request, table, source)
 
 
 @remember_view

@@ -20,8 +20,8 @@ from installs.queries.changes import ClusterHistory, Trend, cluster_histories, r
 from installs.queries.first_steps import FirstSteps, first_steps
 from installs.queries.watched_resources import watched_resources
 from installs.readiness.blockers import read_minor
-from olmweb.api.formats import fill, stream
-from olmweb.api.lists import StoredRows
+from olmweb.api.formats import fill
+from olmweb.api.lists import StoredRows, export_table
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
@@ -177,8 +177,7 @@ def crd_export(request: HttpRequest) -> HttpResponseBase:
     show = chosen.pop("show")
     table = crds.CRDS.view(request, chosen.pop("sort"))
     rows = crds.sorted_crds(table.order, **chosen, problems=show == "problems")
-    chunks = StoredRows(rows, table.order, _export_rows).chunks(None, None)
-    return stream(chunks, table.exported, "csv", crds.CRDS.name)
+    return export_table(request, table, StoredRows(rows, table.order, _export_rows))
 
 
 def _export_rows(rows: Sequence[CRDState]) -> list[ExportRow]:

@@ -50,8 +50,8 @@ from installs.queries.operator_table import (
 from installs.queries.operators import finding_of, why
 from installs.state.observation import details_of, diagnose_row
 from olmweb.accounts.roles import may_act
-from olmweb.api.formats import fill, stream
-from olmweb.api.lists import StoredRows
+from olmweb.api.formats import fill
+from olmweb.api.lists import StoredRows, export_table
 from olmweb.errors import Missing
 from olmweb.web.context import attention
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
@@ -254,8 +254,7 @@ def operator_export(request: HttpRequest) -> HttpResponseBase:
     sort, _view = values.pop("sort"), values.pop("view")
     table = OPERATORS.view(request, sort)
     rows = sorted_rows(queries.OperatorFilters(**values), table.order)
-    chunks = StoredRows(rows, table.order, _export_rows).chunks(None, None)
-    return stream(chunks, table.exported, "csv", OPERATORS.name)
+    return export_table(request, table, StoredRows(rows, table.order, _export_rows))
 
 
 def _export_rows(operators: Sequence[Operator]) -> list[ExportRow]:

@@ -1,4 +1,4 @@
-"""Lists of the REST API: keyset cursors, chosen fields, 304s, whole exports.
+"""Lists of the REST API: keyset cursors, chosen fields, 304s, whole exports; and those of pages.
 
 A route declares its parameters as a `ListParameters` and answers with `answer_list`, from stored
 rows or computed ones. Knows no model of the apps.
@@ -35,6 +35,7 @@ from olmweb.api.formats import (
 from olmweb.api.parameters import OneOf, Parameters, text
 from olmweb.errors import OlmwebError
 from olmweb.web import pagination
+from olmweb.web.tables import TableView
 
 M = TypeVar("M", bound=Model)
 R = TypeVar("R")
@@ -211,6 +212,17 @@ def answer_list(
         **(about or {}),
     }
     return finish(json_response(body), etag)
+
+
+def export_table(
+    request: HttpRequest, table: TableView, source: RowSource
+) -> StreamingHttpResponse:
+    """All rows of a list of the pages as CSV, with the columns that `table` shows. Raises
+    OlmwebError (403) for too many rows without an account."""
+    chunks: Iterable[Sequence[object]] = source.chunks(None, None)
+    if not request.user.is_authenticated:
+        chunks = _require_few(chunks)
+    return stream(chunks, table.exported, "csv", table.table.name)
 
 
 def _require_few(chunks: Iterable[Sequence[object]]) -> Iterator[Sequence[object]]:

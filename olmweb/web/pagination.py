@@ -16,7 +16,7 @@ from django.db.models import Model, Q, QuerySet
 
 from olmweb.errors import BadRequest
 
-PAGE_SIZE = 50  # rows of a page of a list of the cluster's objects
+PAGE_SIZE = 20  # rows of a page of a list of the cluster's objects
 Row = TypeVar("Row", bound=Model)
 _SIGNER = signing.Signer(salt="olmweb.cursor")
 

@@ -9,15 +9,11 @@ from playwright.sync_api import Browser, Page, StorageState
 
 from tests.e2e import steps
 from tests.e2e.product import Product
-from tests.e2e.screenshots import PAGES
+from tests.e2e.screenshots import ACCOUNT_PAGES, PAGES
 
 pytestmark = pytest.mark.e2e
 
 SIGNED_OUT = {"login"}
-BULK_CHANGE = (
-    "/operators/bulk-change?change=migrate&cluster=sandbox&kind=PlatformOperator"
-    "&finding=allnamespaces-required"
-)
 GRAVE = ("serious", "critical")
 EVERY_RULE = {"resultTypes": ["violations"]}
 # The only rule that depends on the theme; the others would say the same again.
@@ -41,12 +37,10 @@ def pages(browser: Browser, product: Product) -> Iterator[tuple[dict[str, str], 
     yield (
         {
             **PAGES,
-            "install": form,
+            **ACCOUNT_PAGES,
+            "install-failed": form,
             "action": action,
-            "remove": remove,
-            "bulk-change": BULK_CHANGE,
-            "preferences": "/account/",
-            "tokens": "/account/tokens/",
+            "remove-failed": remove,
         },
         context.storage_state(),
     )

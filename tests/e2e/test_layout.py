@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from installs.queries.operator_table import OPERATORS
+from tests.e2e.screenshots import ACCOUNT_PAGES, PAGES
 from tests.e2e.steps import sign_in
 
 pytestmark = pytest.mark.e2e
@@ -78,3 +79,75 @@ def test_the_page_scrolls_below_the_masthead_and_not_the_window(new_page) -> Non
     page.goto("/#tasks")
     expect(page.get_by_role("link", name="Choose an installable operator")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Navigation")).to_be_in_viewport()
+
+
+WIDTHS = (1440, 1280, 768, 390)
+PUBLIC = tuple(name for name in PAGES if name != "missing")  # a 404 is an error in the console
+# What does not fit, and targets that are too small (WCAG 2.5.8: 24 px, or 24 px of room around the
+# centre, or a link within text), each as a sentence.
+FAULTS = """() => {
+  const faults = [], shown = (e) => e.checkVisibility({ visibilityProperty: true });
+  const named = (e) => `${e.tagName.toLowerCase()}.${e.className?.baseVal ?? e.className} `
+    + `“${(e.ariaLabel || e.innerText || e.name || "").trim().slice(0, 40)}”`;
+  const wide = document.documentElement.scrollWidth;
+  if (wide > innerWidth) faults.push(`the document is ${wide} px wide`);
+  const main = document.querySelector(".pf-v6-c-page__main");
+  if (main && main.scrollWidth > main.clientWidth)
+    faults.push(`the main part is ${main.scrollWidth} px wide in ${main.clientWidth} px`);
+  for (const table of document.querySelectorAll("main table")) {
+    const room = table.parentElement.clientWidth;
+    if (shown(table) && table.scrollWidth > room)
+      faults.push(`table “${table.ariaLabel}” needs ${table.scrollWidth} px of ${room} px`);
+  }
+  const kinds = "a[href], button, input, select, textarea, summary";
+  const targets = [...document.querySelectorAll(kinds)]
+    .filter((e) => e.type !== "hidden" && shown(e)).map((e) => [e, e.getBoundingClientRect()])
+    .filter(([, r]) => r.width > 1 && r.height > 1);
+  const centre = (r) => [r.x + r.width / 2, r.y + r.height / 2];
+  const inText = (e) => {
+    const style = getComputedStyle(e);
+    return e.tagName === "A" && style.display.startsWith("inline") && e.parentElement
+      .innerText.trim().length > e.innerText.trim().length;
+  };
+  const small = ([e, r]) => (r.width < 23.9 || r.height < 23.9);
+  for (const target of targets.filter(small)) {
+    const [element, box] = target, [x, y] = centre(box);
+    if (inText(element)) continue;
+    const label = element.closest("label")?.getBoundingClientRect();
+    if (label && label.width >= 24 && label.height >= 24) continue;
+    const near = targets.some(([other, r]) => {
+      if (other === element || other.contains(element) || element.contains(other)) return false;
+      const dx = Math.max(r.left - x, 0, x - r.right), dy = Math.max(r.top - y, 0, y - r.bottom);
+      if (Math.hypot(dx, dy) < 12) return true;
+      const [cx, cy] = centre(r);
+      return small([other, r]) && Math.hypot(cx - x, cy - y) < 24;
+    });
+    if (near)
+      faults.push(`${named(element)} is ${Math.round(box.width)} x ${Math.round(box.height)} px`);
+  }
+  return faults;
+}"""
+
+
+@pytest.mark.parametrize("names", [PUBLIC, tuple(ACCOUNT_PAGES)], ids=["public", "account"])
+def test_every_page_fits_at_every_width_and_its_targets_can_be_hit(
+    new_page, names: tuple[str, ...]
+) -> None:
+    page = new_page()
+    if "install" in names:
+        sign_in(page, "admin")
+    faults = set()
+    for name in names:
+        page.goto((PAGES | ACCOUNT_PAGES)[name])
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            faults |= {f"{name} at {width}: {fault}" for fault in page.evaluate(FAULTS)}
+    assert not faults, "\n".join(sorted(faults))
+
+
+def test_the_upgrade_graph_is_on_the_first_screen_of_its_tab(new_page) -> None:
+    page = new_page(viewport={"width": 1280, "height": 800})
+    page.goto(PAGES["package-channels"])
+    box = page.locator(".olm-channel-graph").bounding_box()
+    assert box
+    assert box["y"] + min(box["height"], 200) <= 800

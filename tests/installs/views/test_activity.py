@@ -10,6 +10,7 @@ from django.utils import timezone
 from installs.models import Action, ActionBatch, InstallRequest, Operator
 from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, SyncRun
+from olmweb.web.pagination import PAGE_SIZE
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import MODE, make_action, make_failing
 from tests.worlds.subscriptions import make_pending_approval
@@ -114,7 +115,7 @@ def test_what_can_not_be_read_is_refused(reader: Client, params: dict[str, str])
 
 
 def test_old_actions_are_on_the_next_page(reader: Client, prod: Cluster) -> None:
-    for number in range(60):
+    for number in range(PAGE_SIZE + 10):
         make_action(prod, f"op-{number}", state="succeeded")
     first = assert_page(reader.get("/activity/"))
     following = [link for link in first.links if "page=2" in link]
@@ -123,7 +124,7 @@ def test_old_actions_are_on_the_next_page(reader: Client, prod: Cluster) -> None
         {link for link in page.links if link.startswith("/activity/actions/")}
         for page in (first, second)
     ]
-    assert len(actions[0]) == 50
+    assert len(actions[0]) == PAGE_SIZE
     assert len(actions[1]) == 10
     assert not actions[0] & actions[1]
 

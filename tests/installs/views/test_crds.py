@@ -7,6 +7,7 @@ from django.test import Client
 
 from installs.diagnosis.knowledge import knowledge
 from olmweb.models import Cluster
+from olmweb.web.pagination import PAGE_SIZE
 from tests.factories import make_cluster, make_crd
 from tests.worlds.html import assert_fragment, assert_page
 
@@ -89,15 +90,15 @@ def test_without_any_it_says_why(reader: Client) -> None:
     assert "No CRD was read yet" in assert_page(reader.get("/crds/")).text
 
 
-def test_pages_of_50_neither_repeat_nor_lose_a_row(reader: Client, prod: Cluster) -> None:
-    for number in range(70):
+def test_pages_neither_repeat_nor_lose_a_row(reader: Client, prod: Cluster) -> None:
+    for number in range(PAGE_SIZE + 10):
         make_crd(cluster=prod, name=f"a{number:02}.example.com", finding="x" * (number % 2))
     first = assert_page(reader.get("/crds/"))
     following = next(link for link in first.links if "page=2" in link)
     second = assert_page(reader.get("/crds/" + following))
-    assert "51 to 70 of 70" in second.text
+    assert f"{PAGE_SIZE + 1} to {PAGE_SIZE + 10} of {PAGE_SIZE + 10}" in second.text
     told = f"{first.text} {second.text}"
-    assert all(told.count(f"a{number:02}.example.com") == 1 for number in range(70))
+    assert all(told.count(f"a{number:02}.example.com") == 1 for number in range(PAGE_SIZE + 10))
 
 
 def test_hostile_texts_are_escaped(reader: Client, prod: Cluster) -> None:

@@ -17,10 +17,11 @@ from installs.queries.clusteroperators import CLUSTEROPERATORS
 from installs.queries.crds import CRDS
 from installs.queries.operator_table import OPERATORS
 from olmweb.models import Cluster, Preferences
+from olmweb.web.pagination import PAGE_SIZE
 from olmweb.web.tables import Table
-from tests.factories import make_catalog, make_cluster, make_crd, make_operator
+from tests.factories import make_catalog, make_cluster, make_crd, make_operator, make_package
 from tests.worlds.html import assert_page
-from tests.worlds.operators import make_action, make_clusteroperator
+from tests.worlds.operators import make_action, make_clusteroperator, make_failing_world
 
 pytestmark = pytest.mark.django_db
 TABLES = {
@@ -36,11 +37,11 @@ SORTS = [
     for column in table.names
     for sign in ("", "-")
 ]
-ROWS = 60
+ROWS = 3 * PAGE_SIZE
 
 
 def fill_lists(clusters: list[Cluster], user: User) -> None:
-    """Sixty rows for each list, with values that are missing, equal and different."""
+    """Three pages of rows for each list, with values that are missing, equal and different."""
     now = timezone.now()
     for number in range(ROWS):
         cluster, name = clusters[number % 2], f"row-{number:02}"
@@ -77,10 +78,10 @@ def test_every_column_sorts_its_pages_and_its_export_alike(
     params: dict[str, Any] = {"sort": sort, "columns": TABLES[path].names}
     params |= {"view": "all"} if path == "/operators/" else {}
     shown: list[str] = []
-    for number in (1, 2):
+    for number in (1, 2, 3):
         answer = reader.get(path, params | {"page": str(number)})
         text = assert_page(answer).text
-        assert f"{(number - 1) * 50 + 1} to {min(number * 50, ROWS)} of {ROWS}" in text
+        assert f"{(number - 1) * PAGE_SIZE + 1} to {number * PAGE_SIZE} of {ROWS}" in text
         heads = re.findall(r'aria-sort="(\w+)"', answer.content.decode())
         assert heads == ["descending" if sort.startswith("-") else "ascending"]
         body = answer.content.decode().partition("<tbody>")[2].partition("</tbody>")[0]
@@ -121,13 +122,23 @@ def test_columns_are_chosen_and_remembered_for_each_list(
     text = reader.get(f"{path}?{params}").content.decode()
     head = text[text.index("<thead>") : text.index("</thead>")]
     assert head.count("<th ") == len(chosen)
-    assert text.count("<td data-label") + text.count("<td class=") <= 2 * 50
+    assert text.count("<td data-label") + text.count("<td class=") <= 2 * PAGE_SIZE
 
 
-@pytest.mark.parametrize("path", TABLES)
-def test_a_list_costs_at_most_twelve_queries(
-    reader: Client, bob: User, prod: Cluster, path: str, django_assert_max_num_queries: Any
+@pytest.mark.parametrize("path", [*TABLES, "/software/", "/software/?view=table"])
+def test_a_list_costs_at_most_twelve_queries_and_60_kb(
+    olivia: User, prod: Cluster, path: str, django_assert_max_num_queries: Any
 ) -> None:
-    fill_lists([prod, make_cluster(name="edge")], bob)
+    fill_lists([prod, make_cluster(name="edge")], olivia)
+    make_failing_world(prod, modes=30, webhooks=30)
+    catalog = make_catalog(cluster=prod, name="catalog")
+    for name in range(30):
+        make_package(
+            catalog=catalog, name=f"package-{name}", display_name="A package with a long name"
+        )
+    writer = Client()
+    writer.force_login(olivia)
+    address = f"{path}?view=all" if path == "/operators/" else path
     with django_assert_max_num_queries(12):
-        reader.get(path, {"page": "2"})
+        response = writer.get(address)
+    assert len(response.content) <= 60_000
