@@ -101,10 +101,11 @@ def product(olm: World) -> Iterator[Product]:
             yield running
 
 
-def open_form(page: Page, package: str, **fields: str) -> Locator:
-    """The install form of a Subscription with these fields; returns its part `Operator`."""
-    page.goto(f"/software/real/{CATALOG}/{package}/install?path=Subscription")
-    what = page.get_by_role("region", name="Operator")
+def open_form(page: Page, package: str, mode: str = "", **fields: str) -> Locator:
+    """The install form of a Subscription with the installation mode (all or own) and these fields;
+    returns its part with the verdict."""
+    page.goto(f"/software/real/{CATALOG}/{package}/install?path=Subscription&targets={mode}")
+    what = page.get_by_role("region", name="Installation", exact=True)
     wait_until(lambda: is_judged(page, what), f"{package} judged", SECONDS, pause=1)
     for label, value in fields.items():
         field = page.get_by_label(label, exact=True)
@@ -118,7 +119,7 @@ def open_form(page: Page, package: str, **fields: str) -> Locator:
 def is_judged(page: Page, what: Locator) -> bool:
     """The worker judges a catalog some seconds after it was read; a form doesn't poll for it."""
     page.reload()
-    expect(what).to_contain_text("Prediction")
+    expect(what).to_contain_text("From catalog")
     return "Not judged yet" not in what.inner_text()
 
 
@@ -170,9 +171,9 @@ def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> Non
     expect(page.get_by_role("link", name="Crane Operator")).to_be_visible(timeout=steps.OUTCOME_MS)
 
     open_form(page, "crane", Namespace=namespace, Channel="stable")
-    page.get_by_label("Update approval").select_option("Manual")
+    page.get_by_role("radio", name="Manual").check()
     review(page)
-    what = page.get_by_role("region", name="Operator")
+    what = page.get_by_role("region", name="Installation", exact=True)
     expect(what).to_contain_text("crane.v1.0.0")
     expect(what).to_contain_text("Installable")
     outcome = confirm(page, "Install")
@@ -218,10 +219,8 @@ def test_what_is_foretold_to_fail_fails_with_the_reason_that_was_foretold(
         ("skiff", "own", "Sail", "needs another operator that no visible catalog provides"),
     )
     for package, watches, foretold, _ in stories:
-        open_form(page, package, Namespace=f"{package}s")
-        page.get_by_label("Installation mode").fill(watches)
+        what = open_form(page, package, mode=watches, Namespace=f"{package}s")
         review(page)
-        what = page.get_by_role("region", name="Operator")
         expect(what).to_contain_text("Not installable")
         expect(what).to_contain_text(foretold)
         confirm(page, "Install")
@@ -238,9 +237,8 @@ def test_a_plan_that_failed_for_a_kind_that_came_later_is_tried_again_by_retry(
     namespace, csv = "tugs", "tug.v1.0.0"
     page = new_page()
     steps.sign_in(page, PERSON, "/software/")
-    what = open_form(page, "tug", Namespace=namespace)
+    what = open_form(page, "tug", mode="own", Namespace=namespace)
     expect(what).to_contain_text("ServiceMonitor")
-    page.get_by_label("Installation mode").fill("own")
     review(page)
     confirm(page, "Install")
     plan = olm.install_plan(namespace, csv)["metadata"]
