@@ -146,7 +146,8 @@ def _cluster_markdown(status: ClusterStatus) -> Iterator[str]:
         title, count = plain(cause.group.title), cause.group.count
         yield f"\n- **{title}** ({count}): {plain(cause.operators)}\n"
         if cause.first_step:
-            yield f"  - First step: {plain(cause.first_step)}\n"
+            lines = "; ".join(map(plain, cause.first_step.splitlines()))
+            yield f"  - First step: {lines}\n"
     if status.blockers:
         yield "\n### Upgrade blockers\n"
     for row in status.blockers:

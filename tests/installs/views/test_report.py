@@ -62,7 +62,7 @@ def test_it_has_everything_of_a_cluster(reader: Client) -> None:
         "Version 4.16.3",
         "Sync status last sync",
         "need attention",
-        "5 AllNamespaces install mode required mode-00, mode-01, mode-02, mode-03, mode-04",
+        "AllNamespaces install mode required mode-00, mode-01, mode-02, mode-03, mode-04 5",
         "install it with a Subscription",
         "2 blockers for OpenShift 4.17.",
         "grafana Subscription in openshift-operators, 1.0.0 Blocks the update",
