@@ -267,8 +267,9 @@ def trend(failing: int, histories: Sequence[ClusterHistory]) -> Trend:
     period.
     """
     today = timezone.localdate()
-    starts = [history.first_sync for history in histories]
-    first = timezone.localdate(max(starts)) if starts and None not in starts else None
+    starts = [history.first_sync for history in histories if history.first_sync]
+    # The latest, if all are known.
+    first = timezone.localdate(max(starts)) if len(starts) == len(histories) else None
     net: Counter[date] = Counter()
     for history in histories:
         net.update(history.failures)
