@@ -38,7 +38,7 @@ from olmweb.models import LOCAL
 from olmweb.web.preferences import CLEARED
 
 FACET_FIRST = 8  # values of a facet in sight, the others are folded
-FACET_MOST = 300  # values of a facet at all
+FACET_MOST = 100  # values of a facet at all, the most frequent; a search finds the others
 TITLES = {
     "installable": "Installable by",
     INSTALLED: "Installed",
@@ -102,8 +102,8 @@ class FacetValue:
         current = ' aria-current="true"' if self.chosen else ""
         return SafeString(
             f'<li><a class="olm-facet__value{css}" href="{escape(self.url)}"{current}>'
-            f'<span class="olm-facet__label">{escape(self.label)}</span>'
-            f'<span class="olm-facet__count">{self.count}</span></a></li>'
+            f"<span>{escape(self.label)}</span>"
+            f"<b>{self.count}</b></a></li>"
         )
 
 

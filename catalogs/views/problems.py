@@ -20,8 +20,8 @@ from catalogs.views import forms, presenters
 from olmweb.web.forms import OptionField, QueryForm, TextField, read_page
 from olmweb.web.pagination import paginate
 
-ROWS = 50  # of the table on one page
-PACKAGES = 100  # that the page counts by name; the filter takes any
+ROWS = 20  # of the table on one page
+PACKAGES = 40  # that the page counts by name; the filter takes any
 READERS = (
     ("opm", "opm"),
     ("olm_v0", "OLM v0"),

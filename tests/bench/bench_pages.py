@@ -6,6 +6,7 @@ times where it is there, then asks pages in-process, signed in, through every mi
 wall-clock of one request at a time. On PostgreSQL only the catalog's lists and searches are asked.
 """
 
+import gzip
 import json
 import os
 import subprocess
@@ -31,7 +32,7 @@ CATEGORIES = ("Database", "Monitoring", "Storage", "Security", "Networking")
 
 
 def run() -> list[dict[str, Any]]:
-    """Rows of p95 milliseconds, queries and gzip kilobytes per page."""
+    """Rows of p95 milliseconds, queries and kilobytes of HTML per page."""
     rows = _run_child("SQLite")
     if CATALOG.exists() and postgres_bin():
         with postgres() as url:
@@ -68,7 +69,10 @@ def operator_pages() -> dict[str, list[str]]:
         "operator": [f"{operator}/{name}" for name in ("web-terminal", "amq-streams", "eap")],
         "cluster operators": ["/cluster-operators/"],
         "aggregated cluster operator": ["/cluster-operators/sandbox/platform-operators-aggregated"],
-        "activity": ["/activity/"],
+        "CRDs": ["/crds/", "/crds/?sort=owner"],
+        "readiness": ["/readiness/"],
+        "actions": ["/activity/?show=actions"],
+        "sync runs": ["/activity/?show=syncs"],
     }
 
 
@@ -213,7 +217,7 @@ def _page_rows(client: Any, name: str, urls: list[str], limit: float) -> list[di
         if response.status_code != 200:
             raise RuntimeError(f"{url} answered {response.status_code}")
         queries = max(queries, len(captured))
-        kilobytes = max(kilobytes, len(response.content) / 1000)
+        kilobytes = max(kilobytes, len(gzip.decompress(response.content)) / 1000)
     times = []
     for turn in range(ROUNDS):
         started = time.perf_counter()
@@ -222,7 +226,7 @@ def _page_rows(client: Any, name: str, urls: list[str], limit: float) -> list[di
     return [
         row(f"{name}: p95", p95(times), "ms", limit),
         row(f"{name}: queries", queries, "queries", MAX_QUERIES),
-        row(f"{name}: size", kilobytes, "kB gzip", MAX_KB),
+        row(f"{name}: size", kilobytes, "kB", MAX_KB),
     ]
 
 

@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from catalogs.models import CatalogChange, CatalogRevision
+from catalogs.views.problems import ROWS
 from olmweb.models import SyncRun
 from tests.factories import (
     make_catalog,
@@ -161,8 +162,8 @@ def test_the_consequence_of_problems_names_the_catalogsource_that_serves(reader,
     assert "openshift-marketplace/redhat-operators of the cluster serves 82 packages now" in page
 
 
-def test_problems_come_fifty_a_page(reader, catalog):
-    for number in range(55):
+def test_problems_come_in_pages(reader, catalog):
+    for number in range(ROWS + 5):
         make_problem(catalog=catalog, message=f"problem {number}")
     second = reader.get(URL, {"tab": "problems", "page": "2"})
     assert len(second.context["page"].object_list) == 5
