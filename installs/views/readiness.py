@@ -23,7 +23,7 @@ from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 from olmweb.web.preferences import remember_view
 
-SHOWN = 100  # blockers of one cluster on the page; the exports have all
+SHOWN = 200  # blockers of one cluster on the page; the exports have all
 WORDS = {
     "blocks": "Blocks the update",
     "holds": "Holds back an operator",
