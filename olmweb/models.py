@@ -244,6 +244,7 @@ class Preferences(models.Model):
 
     `time_zone` is BROWSER or a name of the IANA database; `cluster` is the name of the default
     cluster, or empty; `columns` maps the name of a table to those of its shown columns.
+    Notifications until `notifications_read_at` are read.
     """
 
     BROWSER = "browser"
@@ -269,6 +270,7 @@ class Preferences(models.Model):
     time_zone = models.CharField(max_length=64, default="UTC")
     cluster = models.CharField(max_length=100, blank=True)
     columns = models.JSONField(null=True, blank=True)
+    notifications_read_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         verbose_name = verbose_name_plural = "preferences"

@@ -286,14 +286,17 @@ def row_menu(id: int, name: str, entries: Mapping[str, str]) -> SafeString:
 
 
 @register.simple_block_tag
-def alert(content: str, tone: str, icon: str = "", css: str = "") -> SafeString:
+def alert(
+    content: str, tone: str, icon: str = "", css: str = "", *, dismiss: bool = False
+) -> SafeString:
     """`{% alert "warning" icon="sync" css="" %}title{% alert_text %}text{% endalert %}`.
 
-    The tone is success, info, warning or danger; the text is optional.
+    The tone is success, info, warning or danger; the text is optional. `dismiss` adds a button that
+    closes it.
     """
     title, _, text = content.partition(_TEXT_BEGINS)
     tone = tone if tone in ALERT_ICONS else "info"
-    values = {"tone": tone, "icon_name": icon or ALERT_ICONS[tone], "css": css}
+    values = {"tone": tone, "icon_name": icon or ALERT_ICONS[tone], "css": css, "dismiss": dismiss}
     values |= {"title": SafeString(title.strip()), "text": SafeString(text.strip())}
     return SafeString(get_template("_alert.html").render(values))
 

@@ -85,6 +85,8 @@ PAGES: dict[str, dict[str, str]] = {
     "/activity/bulk-installs/{id}": _ACCOUNT,
     "/activity/bulk-installs/{id}/stop": {"POST": "act"},
     "/bulk-install/": {"GET": "act", "POST": "act"},
+    "/notifications/": {"GET": "account", "POST": "account"},
+    "/notifications/bell": _ACCOUNT,
     "/events/": _READ,
     "/api/v1/docs": _READ,
     "/login/": {"GET": "open", "POST": "open"},

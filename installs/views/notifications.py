@@ -1,0 +1,105 @@
+"""The notifications of the signed-in person, and the bell in the masthead that counts them."""
+
+from datetime import datetime
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from installs.actions.requests import waiting_for
+from installs.queries.notifications import (
+    KINDS,
+    LIMIT,
+    Entry,
+    finished_actions,
+    notifications,
+    read_until,
+)
+from olmweb.accounts.roles import person_of, sign_in_required
+from olmweb.models import Preferences
+from olmweb.web.context import clusters
+from olmweb.web.forms import read_page
+from olmweb.web.pages import revision_token
+from olmweb.web.pagination import PAGE_SIZE, paginate
+from olmweb.web.preferences import preferences_of
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@sign_in_required()
+def notification_page(request: HttpRequest) -> HttpResponse:
+    """What changed since the person last marked all as read; a POST marks what its page showed."""
+    if request.method == "POST":
+        until = min(_time(request.POST.get("until", "")) or timezone.now(), timezone.now())
+        Preferences.objects.update_or_create(
+            user=person_of(request), defaults={"notifications_read_at": until}
+        )
+        messages.success(request, "All notifications marked as read.")
+        return redirect("installs:notifications")
+    notices: list[str] = []
+    now = timezone.now()
+    since = read_until(preferences_of(request))
+    entries = _entries(request, since)
+    order = list(KINDS)
+    entries.sort(key=lambda entry: order.index(entry.kind))  # stable: newest first in each
+    page = paginate(entries, read_page(request.GET, notices), PAGE_SIZE, notices)
+    groups = [
+        (kind, heading, rows)
+        for kind, heading in KINDS.items()
+        if (rows := [entry for entry in page if entry.kind == kind])
+    ]
+    context = {
+        "groups": groups,
+        "page": page,
+        "total": len(entries),
+        "limited": len(entries) == LIMIT,
+        "since": since,
+        "until": now.isoformat(),
+        "notices": notices,
+    }
+    return render(request, "installs/notifications.html", context)
+
+
+@never_cache
+@require_safe
+@sign_in_required()
+def bell(request: HttpRequest) -> HttpResponse:
+    """The bell with its number, and a toast for each own action that finished since `?at=`, the
+    time of the answer before; 204 while the number is that of `?rev=` and nothing finished."""
+    count = len(_entries(request, read_until(preferences_of(request))))
+    token = revision_token(count)
+    at = _time(request.GET.get("at", ""))
+    now = timezone.now()
+    finished = finished_actions(person_of(request), at) if at else []
+    # Its own page says the outcome already.
+    shown = request.htmx.current_url_abs_path if request.htmx else ""  # type: ignore[attr-defined]
+    if not finished and request.GET.get("rev") == token:
+        return HttpResponse(status=204)
+    context = {
+        "count": "99+" if count >= LIMIT else count,
+        "rev": token,
+        "at": now.isoformat(),
+        "finished": [entry for entry in finished if entry.url != shown][:3],
+        "address": reverse("installs:notifications"),
+    }
+    return render(request, "installs/_bell.html", context)
+
+
+def _entries(request: HttpRequest, since: datetime) -> list[Entry]:
+    user = person_of(request)
+    rows = clusters(request)
+    return notifications(user, rows, since, waiting_for(user, rows))
+
+
+def _time(text: str) -> datetime | None:
+    """An ISO time with its zone; None for anything else."""
+    try:
+        value = parse_datetime(text)
+    except ValueError:
+        return None
+    return value if value and timezone.is_aware(value) else None
