@@ -1,10 +1,11 @@
 """A package: one page, a tab for each question about it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalogs import lookup, queries
@@ -49,6 +50,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "catalog": package_row.catalog,
         "status": presenters.catalog_status(package_row.catalog),
         "sources": sources,
+        "compare": _comparison(package_row, sources),
         "choice": choice,
         "entries": entries,
         "bundle": choice.bundle,
@@ -65,6 +67,19 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     if tab in TAB_CONTEXT:
         context.update(TAB_CONTEXT[tab](package_row, choice, context))
     return render_page(request, "catalogs/package.html", context)
+
+
+def _comparison(package: Package, sources: Sequence[Package]) -> dict[str, str] | None:
+    """Name and address of the comparison of this package with the first other catalog that has it
+    and was read; None where there is none. A ClusterCatalog and a CatalogSource of one name usually
+    serve the same content."""
+    catalogs = (source.catalog for source in sources)
+    others = (other for other in catalogs if other.name != package.catalog.name)
+    other = next((catalog for catalog in others if catalog.revision), None)
+    if other is None or not package.catalog.revision:
+        return None
+    values = {"from": str(package.catalog), "to": str(other), "package": package.name}
+    return {"name": str(other), "url": f"{reverse('catalogs:compare')}?{urlencode(values)}"}
 
 
 def _chosen(params: QueryDict, choice: queries.Choice) -> dict[str, str]:

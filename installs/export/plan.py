@@ -207,8 +207,16 @@ class _ExportContext:
         return _ALL in self.bundle.install_modes or _OWN not in self.bundle.install_modes
 
     def catalog_source(self) -> SourceName:
+        """The requested CatalogSource, else the catalog itself, else the CatalogSource of the
+        cluster with the catalog's name, as an install takes it."""
         catalog = self.package.catalog
         is_own = catalog.source_kind in _SOURCES
+        if not is_own and not self.given["source"] and catalog.cluster_id:
+            sources = Component.objects.filter(
+                cluster=catalog.cluster_id, kind="CatalogSource", name=catalog.name
+            )
+            if row := sources.order_by("namespace").first():
+                return SourceName(row.name, self.given["source_namespace"] or row.namespace)
         return SourceName(
             self.given["source"] or (catalog.name if is_own else ""),
             self.given["source_namespace"] or (catalog.namespace if is_own else ""),

@@ -13,6 +13,9 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
+from catalogs.verdicts.rules import Verdict
+from installs.actions.install_rows import InstallRows
+from installs.actions.plan import paths_of
 from installs.export.files import kustomize_folder
 from installs.export.plan import (
     ARGOCD,
@@ -56,6 +59,8 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
     package_row = _package(cluster, catalog, package)
     form = ExportForm(request.GET)
     words = {name: value.strip() for name, value in form.cleaned_data.items()}
+    if not words["path"]:
+        words["path"] = _usual_method(package_row, words["channel"], words["version"])
     chosen = words | {"path": _method(package_row, words["path"])}
     context: dict[str, Any] = {
         "package": package_row,
@@ -63,6 +68,7 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
         "paths": tuple(InstallMethod),
         "method": METHODS[chosen["path"]],
         "channels": sorted(package_row.channels.values_list("name", flat=True)),
+        "versions": list(dict.fromkeys(package_row.bundles.values_list("version", flat=True))),
         "form": form,
     }
     status = 200
@@ -79,7 +85,21 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
         status = UNPROCESSABLE
         form.refuse(error.fields)
         context["refusal"] = error
-    return render_page(request, "installs/export.html", context, status=status)
+    return render_page(request, "installs/export.html", context, partial="form", status=status)
+
+
+def _usual_method(package: Package, channel: str, version: str) -> InstallMethod:
+    """The usual install method of the catalog; the other one that can be pinned to a version where
+    the verdict says that the usual one can't install."""
+    usual, cluster = default_path(package.catalog), package.catalog.cluster
+    if cluster is not None:
+        rows = InstallRows(cluster, package, channel, version)
+        pinned = (usual, *(InstallMethod.SUBSCRIPTION, InstallMethod.CLUSTER_EXTENSION))
+        offered = paths_of(cluster, package.catalog, rows)
+        for method in pinned:
+            if method in offered and rows.verdict_of(method, version) != Verdict.NOT_INSTALLABLE:
+                return method
+    return usual
 
 
 def _method(package: Package, text: str) -> InstallMethod:

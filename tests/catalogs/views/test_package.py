@@ -393,3 +393,21 @@ def test_every_tab_costs_at_most_fifteen_queries(reader, etcd, tab, django_asser
     make_package(catalog=make_catalog(name="other"), name="etcd")
     with django_assert_max_num_queries(15):
         reader.get(url(etcd, tab=tab))
+
+
+def test_a_package_of_two_catalogs_leads_to_their_comparison(reader):
+    cluster = make_cluster()
+    first, second, same = (
+        make_catalog(name=name, slug=slug, cluster=cluster, revision=1)
+        for name, slug in (("one", "one"), ("two", "two"), ("one", "sources-one"))
+    )
+    for catalog in (first, second, same):
+        make_package(name="etcd", catalog=catalog)
+    page = reader.get(reverse("catalogs:package", args=(first.cluster_name, "one", "etcd")))
+    assert page.context["compare"]["name"] == str(second)
+    address = page.context["compare"]["url"]
+    assert f'href="{address.replace("&", "&amp;")}"' in page.content.decode()
+
+
+def test_a_package_of_a_single_catalog_has_nothing_to_be_compared_with(reader, etcd):
+    assert reader.get(url(etcd)).context["compare"] is None

@@ -231,3 +231,32 @@ def test_a_catalog_of_no_cluster_needs_the_name_of_its_source(reader: Client) ->
     assert "needs a CatalogSource" in assert_page(reader.get(address), 422).text
     named = f"{address}/manifests.yaml?source=community&source_namespace=marketplace"
     assert b"source: community" in reader.get(named).content
+
+
+def test_a_form_that_is_sent_by_htmx_gets_the_form_alone(reader: Client, catalog: Catalog) -> None:
+    answer = reader.get(FOLDER, {"version": "1.0.0"}, headers={"HX-Request": "true"})
+    page = answer.content.decode()
+    assert answer.status_code == 200
+    assert page.lstrip().startswith('<div id="form"')
+    assert "grafana.v1.0.0" in page
+    assert "<html" not in page
+    assert page.count('id="form"') == 1
+
+
+def test_the_form_offers_the_versions_of_the_package(reader: Client, catalog: Catalog) -> None:
+    page = reader.get(FOLDER).content.decode()
+    for version in ("1.0.0", "1.1.0", "2.0.0"):
+        assert f'<option value="{version}">' in page
+
+
+def test_a_subscription_from_a_cluster_catalog_names_the_catalog_source_of_that_name(
+    reader: Client, prod: Cluster
+) -> None:
+    kind = Catalog.SourceKind.CLUSTER_CATALOG
+    served = make_catalog(name="served", cluster=prod, source_kind=kind)
+    make_package(name="grafana", catalog=served, channels={"stable": ("1.0.0",)})
+    make_component(cluster=prod, kind="CatalogSource", name="served", namespace="olm-sources")
+    address = "/software/prod/served/grafana/export/manifests.yaml?path=Subscription"
+    subscription = list(yaml.safe_load_all(reader.get(address).content))[-1]
+    assert subscription["spec"]["source"] == "served"
+    assert subscription["spec"]["sourceNamespace"] == "olm-sources"

@@ -1,0 +1,70 @@
+"""The provider of a kind, compared in two catalogs and exported pinned to a version, with the
+keyboard alone and without an account."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+from playwright.sync_api import Locator, Page, expect
+
+from tests.e2e.product import Product, demo
+from tests.e2e.steps import tab_to
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def product() -> Iterator[Product]:
+    """A demo of its own: the catalogs of others may be read again in theirs."""
+    with demo() as running:
+        yield running
+
+
+def press(page: Page, goal: Locator) -> None:
+    """Presses Tab until the link or button has the focus, then Enter."""
+    tab_to(page, goal)
+    page.keyboard.press("Enter")
+
+
+def test_the_provider_of_a_kind_is_compared_and_exported_with_the_keyboard(new_page) -> None:
+    page = new_page()
+    page.goto("/")
+    pages: list[str] = []
+    page.on("framenavigated", lambda frame: pages.append(frame.url))
+    page.keyboard.press("Control+k")
+    page.keyboard.type("TraceStore")
+    page.keyboard.press("Enter")
+
+    page.wait_for_url("**/search/**")
+    press(
+        page,
+        page.get_by_role("main").get_by_role("link", name=re.compile("tracing-demo|Tracing")).first,
+    )
+    page.wait_for_url("**/tracing-demo**")
+    press(page, page.get_by_role("link", name=re.compile("^Compare with ")))
+
+    page.wait_for_url("**/catalogs/compare**")
+    main = page.get_by_role("main")
+    expect(main.get_by_role("heading", level=2).first).to_contain_text("redhat-operators")
+    expect(main.get_by_role("heading", level=2).first).to_contain_text("community-operators")
+    expect(main).to_contain_text("1.5.0")
+    press(page, main.get_by_role("link", name="tracing-demo", exact=True).first)
+
+    page.wait_for_url("**/tracing-demo**")
+    press(page, page.get_by_role("link", name="Export", exact=True))
+    page.wait_for_url("**/export**")
+    tab_to(page, page.get_by_label("Version or range"))
+    page.keyboard.type("1.4.2")
+    press(page, page.get_by_role("button", name="Show the manifests"))
+    expect(page.get_by_role("heading", name="Manifests")).to_be_visible()
+    expect(page.get_by_role("banner")).to_have_count(1)  # the form alone was replaced
+    download = page.get_by_role("link", name="One YAML file")
+    with page.expect_download() as saved:
+        press(page, download)
+    manifests = list(yaml.safe_load_all(saved.value.path().read_text(encoding="utf-8")))
+    assert "1.4.2" in str([manifest["spec"] for manifest in manifests if "spec" in manifest])
+    assert parse_qs(urlsplit(page.url).query)["version"] == ["1.4.2"]
+    paths = dict.fromkeys(urlsplit(address).path for address in pages)
+    assert len(paths) == 5, f"search, package, comparison, the other package, export: {paths}"
