@@ -52,7 +52,7 @@ def test_without_scripts_it_is_the_same_by_reloading(new_page) -> None:
     page = new_page(java_script_enabled=False)
     steps.sign_in(page, "operator")
     page.goto("/software/?catalog=redhat-operators&installed=no")
-    choose(page, "tenant-demo", "metrics-api-demo")
+    choose(page, "nightly-demo", "metrics-api-demo")
     page.get_by_role("button", name="Install 2").click()
     page.wait_for_url("**/activity/bulk-installs/*")
     for _ in range(40):
