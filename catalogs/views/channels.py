@@ -38,7 +38,7 @@ EDGE_KEY = (
     ("olm-graph-replaces", "replaces"),
     ("olm-graph-skips", "skips"),
     ("olm-graph-skipRange", "skipRange, from the newest version it takes"),
-    ("olm-graph-replaces olm-graph-route", "the way asked for"),
+    ("olm-graph-replaces olm-graph-route", "upgrade path"),
 )
 SVG_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 

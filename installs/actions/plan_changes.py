@@ -156,7 +156,7 @@ def _target(operator: Operator, package: Package, change: UpgradeChange) -> tupl
         released = v1.release_of(facts[target.bundle])
         if wanted is None or (released is not None and wanted(released.version)):
             hops = " to ".join((installed_bundle(operator), *target.hops))
-            return target.bundle, [f"The way: {hops}."]
+            return target.bundle, [f"Upgrade path: {hops}."]
     now = installed_bundle(operator) or "what is there"
     return "", [f"No requested version follows {now}; it stays."]
 

@@ -187,7 +187,7 @@ def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> Non
     page.get_by_role("link", name="Upgrade", exact=True).click()
     page.get_by_label("Channel", exact=True).select_option("fast")
     review(page)
-    expect(page.get_by_role("main")).to_contain_text("The way: crane.v1.0.0 to crane.v1.1.0.")
+    expect(page.get_by_role("main")).to_contain_text("Upgrade path: crane.v1.0.0 to crane.v1.1.0.")
     target = page.get_by_role("row").filter(has_text="crane.v1.1.0")
     expect(target).to_contain_text("Installable")
     outcome = confirm(page, "Upgrade")

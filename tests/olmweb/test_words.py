@@ -31,6 +31,8 @@ REPLACED = {
     "Its prediction": "Why?",
     "Show the way": "Find upgrade path",
     "The way there": "Upgrade path",
+    "The way: ": "Upgrade path: ",
+    "the way asked for": "upgrade path",
     "no other version leads to": "without incoming upgrade",
     "Goes by itself to": "Auto-upgrades to",
     "What would be chosen?": "Test resolution",

@@ -82,7 +82,7 @@ def test_an_upgrade_is_followed_to_its_target_and_one_that_leads_nowhere_is_told
     install(cluster, olivia, version="1.8.0")
     plan = plan_changes.plan_upgrade(row(), {"version": "1.8.1"})
     assert plan.target == f"{GOOD}.v1.8.1"
-    assert plan.consequences == (f"The way: {GOOD}.v1.8.0 to {GOOD}.v1.8.1.",)
+    assert plan.consequences == (f"Upgrade path: {GOOD}.v1.8.0 to {GOOD}.v1.8.1.",)
     assert dry_run(plan, olivia).ok
     action = carry_out(request(plan, olivia))
     assert (action.state, action.outcome) == ("succeeded", f"{GOOD} is at {GOOD}.v1.8.1.")

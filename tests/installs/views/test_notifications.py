@@ -45,7 +45,7 @@ def test_new_failures_and_recoveries_are_listed_and_other_changes_are_not(
     answer = reader.get(PAGE)
     page = assert_page(answer)
     source = answer.content.decode()
-    assert "2 changes since" in page.text
+    assert "2 unread in the last" in page.text
     assert "New failures" in page.text
     assert "UnpackFailed" in page.text
     assert "Recoveries" in page.text
@@ -122,7 +122,7 @@ def test_a_get_leaves_all_unread_and_a_post_marks_what_its_page_showed(
     change(prod, "etcd", "Healthy", "Failed", at=timezone.now() - HOUR)
     for _ in range(2):
         page = assert_page(reader.get(PAGE))
-        assert "1 change since" in page.text
+        assert "1 unread in the last" in page.text
     assert not Preferences.objects.exists()
     shown = (timezone.now() - HOUR / 2).isoformat()
     change(prod, "kafka", "Healthy", "Failed")
@@ -151,7 +151,7 @@ def test_at_most_a_hundred_are_counted_on_pages_of_a_bounded_number_of_queries(
     with django_assert_max_num_queries(12):
         answer = reader.get(PAGE)
     page = assert_page(answer)
-    assert "The newest 100 changes" in page.text
+    assert "The newest 100 unread in the last" in page.text
     assert len(answer.content) < 60_000
     assert reader.get(PAGE, {"page": 2}).status_code == 200
     with django_assert_max_num_queries(10):
