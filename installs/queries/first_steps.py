@@ -60,13 +60,13 @@ def first_steps(clusters: Sequence[Cluster]) -> FirstSteps:
 def _steps(
     cluster: Cluster | None, configured: bool, problem: OlmwebError | None
 ) -> tuple[FirstStep, ...]:
-    tried = cluster is not None and cluster.checked_at is not None
+    checked = cluster is not None and cluster.checked_at is not None
     answered = cluster is not None and cluster.reachable is True
     states = {
         ACCOUNT: DONE if answered else TODO,
         KUBECONFIG: DONE if answered else TODO,
         SETTING: DONE if cluster or configured else TODO,
-        SYNC: RUNNING if answered else WAITING if configured and not tried else TODO,
+        SYNC: RUNNING if answered else WAITING if configured and not checked else TODO,
     }
     faults: dict[str, tuple[str, str]] = {}
     if problem is not None:

@@ -70,3 +70,18 @@ def tab_to(page: Page, goal: Locator, *, limit: int = 90) -> None:
             assert not hidden, f"focus is not visible on: {hidden}"
             return
     raise AssertionError(f"{limit} times Tab did not reach {goal}")
+
+
+def press(page: Page, goal: Locator) -> None:
+    """Presses Tab until the link or button has the focus, then Enter."""
+    tab_to(page, goal)
+    page.keyboard.press("Enter")
+
+
+def type_credentials(page: Page, user: str) -> None:
+    """Signs a user of the demo in on the open sign-in page, with the keyboard alone."""
+    tab_to(page, page.get_by_label("User name"))
+    page.keyboard.type(user)
+    tab_to(page, page.get_by_label("Password"), limit=1)
+    page.keyboard.type(PASSWORDS[user])
+    page.keyboard.press("Enter")

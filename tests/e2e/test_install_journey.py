@@ -102,11 +102,7 @@ def test_a_subscription_is_installed_approved_upgraded_and_removed_with_the_keyb
     removal and its action."""
     page = new_page()
     page.goto("/login/?next=/")
-    tab_to(page, page.get_by_label("User name"))
-    page.keyboard.type("operator")
-    tab_to(page, page.get_by_label("Password"), limit=1)
-    page.keyboard.type(steps.PASSWORDS["operator"])
-    page.keyboard.press("Enter")
+    steps.type_credentials(page, "operator")
     expect(page).to_have_url("/")
     pages: list[str] = []
     page.on("framenavigated", lambda frame: pages.append(frame.url))

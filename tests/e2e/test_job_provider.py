@@ -7,10 +7,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import expect
 
 from tests.e2e.product import Product, demo
-from tests.e2e.steps import tab_to
+from tests.e2e.steps import press, tab_to
 
 pytestmark = pytest.mark.e2e
 
@@ -20,12 +20,6 @@ def product() -> Iterator[Product]:
     """A demo of its own: the catalogs of others may be read again in theirs."""
     with demo() as running:
         yield running
-
-
-def press(page: Page, goal: Locator) -> None:
-    """Presses Tab until the link or button has the focus, then Enter."""
-    tab_to(page, goal)
-    page.keyboard.press("Enter")
 
 
 def test_the_provider_of_a_kind_is_compared_and_exported_with_the_keyboard(new_page) -> None:

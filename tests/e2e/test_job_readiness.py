@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import expect
 
 from tests.e2e import steps
 from tests.e2e.product import Product, demo
-from tests.e2e.steps import tab_to
+from tests.e2e.steps import press, tab_to
 
 pytestmark = pytest.mark.e2e
 
@@ -22,20 +22,10 @@ def product() -> Iterator[Product]:
         yield running
 
 
-def press(page: Page, goal: Locator) -> None:
-    """Presses Tab until the link or button has the focus, then Enter."""
-    tab_to(page, goal)
-    page.keyboard.press("Enter")
-
-
 def test_a_blocker_of_the_next_minor_is_found_and_resolved_with_the_keyboard(new_page) -> None:
     page = new_page(viewport={"width": 1280, "height": 800})
     page.goto("/login/?next=/")
-    tab_to(page, page.get_by_label("User name"))
-    page.keyboard.type("operator")
-    tab_to(page, page.get_by_label("Password"), limit=1)
-    page.keyboard.type(steps.PASSWORDS["operator"])
-    page.keyboard.press("Enter")
+    steps.type_credentials(page, "operator")
     update = page.get_by_role("region", name="Cluster update")
     expect(update).to_contain_text("next minor 4.13")
     pages: list[str] = []

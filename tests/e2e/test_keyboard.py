@@ -45,11 +45,7 @@ def test_a_package_is_found_installed_and_followed_with_the_keyboard_alone(new_p
     page.keyboard.press("Enter")
 
     page.wait_for_url("**/login/**")
-    tab_to(page, page.get_by_label("User name"))
-    page.keyboard.type("operator")
-    tab_to(page, page.get_by_label("Password"), limit=1)
-    page.keyboard.type(steps.PASSWORDS["operator"])
-    page.keyboard.press("Enter")
+    steps.type_credentials(page, "operator")
 
     expect(page).to_have_url(f"{steps.CATALOG}/object-store-demo/install")
     name = page.get_by_label("Name of the PlatformOperator")

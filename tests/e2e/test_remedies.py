@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.e2e import steps
 from tests.e2e.product import Product, demo
-from tests.e2e.steps import tab_to
+from tests.e2e.steps import press
 
 pytestmark = pytest.mark.e2e
 
@@ -23,12 +23,6 @@ def product() -> Iterator[Product]:
         yield running
 
 
-def press(page: Page, goal: Locator) -> None:
-    """Presses Tab until the link or button has the focus, then Enter."""
-    tab_to(page, goal)
-    page.keyboard.press("Enter")
-
-
 def count_of(page: Page) -> int:
     """How many operators the overview says that this cause has."""
     cause = page.get_by_role("region", name="Causes").get_by_role("row").filter(has_text=CAUSE)
@@ -38,11 +32,7 @@ def count_of(page: Page) -> int:
 def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_page) -> None:
     page = new_page()
     page.goto("/login/?next=/")
-    tab_to(page, page.get_by_label("User name"))
-    page.keyboard.type("operator")
-    tab_to(page, page.get_by_label("Password"), limit=1)
-    page.keyboard.type(steps.PASSWORDS["operator"])
-    page.keyboard.press("Enter")
+    steps.type_credentials(page, "operator")
     page.wait_for_url(re.compile(r"/$"))
     before = count_of(page)
     pages: list[str] = []

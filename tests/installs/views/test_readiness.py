@@ -113,7 +113,7 @@ def test_filters_are_in_the_address(
     reader: Client, blocked: Catalog, query: str, count: int
 ) -> None:
     page = assert_page(reader.get(f"/readiness/?{query}"))
-    assert f"{count} blocker{'' if count == 1 else 's'}, worst first" in page.text
+    assert f"{count} result{'' if count == 1 else 's'}, worst first" in page.text
     found = reader.get(f"/api/v1/readiness?{query}").json()
     assert found["count"] == count
 
