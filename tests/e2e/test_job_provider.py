@@ -53,6 +53,8 @@ def test_the_provider_of_a_kind_is_compared_and_exported_with_the_keyboard(new_p
     page.keyboard.type("1.4.2")
     press(page, page.get_by_role("button", name="Show the manifests"))
     expect(page.get_by_role("heading", name="Manifests")).to_be_visible()
+    expect(page.locator(".htmx-request, .htmx-swapping, .htmx-settling")).to_have_count(0)
+    expect(page).to_have_url(re.compile("version=1.4.2"))
     expect(page.get_by_role("banner")).to_have_count(1)  # the form alone was replaced
     download = page.get_by_role("link", name="One YAML file")
     with page.expect_download() as saved:
