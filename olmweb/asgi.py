@@ -1,5 +1,6 @@
 """ASGI entry point of the production web server."""
 
+import gc
 import os
 
 import django
@@ -12,3 +13,9 @@ from olmweb.serving.server import make_application  # noqa: E402
 
 set_limits(WEB)
 application = make_application()
+
+# Code and settings live as long as the process, and a page of many clusters makes tens of thousands
+# of objects that live as long as its request: an eighth of its time went into collecting garbage.
+gc.collect()
+gc.freeze()
+gc.set_threshold(50_000, 20, 20)

@@ -72,7 +72,8 @@ class Hour:
 class Recent:
     """The changes of the last 24 hours; `hours` are 24, oldest first.
 
-    `first_seen` counts operators observed for the first time, whose state is no change.
+    `first_seen` counts operators observed for the first time, whose state is no change; 0 for
+    several clusters, whose page does not show it.
     """
 
     directions: tuple[Direction, ...]
@@ -119,7 +120,7 @@ def direction_of(kind: str, before: str, after: str) -> str:
 def recent(clusters: Sequence[Cluster]) -> Recent:
     """Changes on these clusters in the last 24 hours; one query."""
     now = timezone.now()
-    rows = _changes_since(clusters, now - DAY)
+    rows = _changes_since(clusters, now - DAY, first_seen=len(clusters) == 1)
     counts = [dict.fromkeys(DIRECTIONS, 0) for _ in range(24)]
     for kind, before, after, at, *_ in rows:
         if direction := direction_of(kind, before, after):
@@ -139,7 +140,7 @@ def changes_of_week(clusters: Sequence[Cluster]) -> tuple[dict[str, int], tuple[
     newest first; one query."""
     rows = [
         (direction, row)
-        for row in _changes_since(clusters, timezone.now() - 7 * DAY)
+        for row in _changes_since(clusters, timezone.now() - 7 * DAY, first_seen=False)
         if (direction := direction_of(*row[:3]))
     ]
     counts = Counter(direction for direction, _ in rows)
@@ -148,9 +149,16 @@ def changes_of_week(clusters: Sequence[Cluster]) -> tuple[dict[str, int], tuple[
     )
 
 
-def _changes_since(clusters: Sequence[Cluster], start: datetime) -> list[tuple[Any, ...]]:
-    """(type, status before, status after, time, and the columns _SHOWN), newest first."""
-    news = Q(type="Health") | Q(type="Object", to_status__in=("appeared", "deleted"))
+def _changes_since(
+    clusters: Sequence[Cluster], start: datetime, *, first_seen: bool
+) -> list[tuple[Any, ...]]:
+    """(type, status before, status after, time, and the columns _SHOWN), newest first.
+
+    `first_seen` adds the health at the first observation, which is no change: the first sync of a
+    cluster writes one for each operator.
+    """
+    health = Q(type="Health") if first_seen else Q(type="Health") & ~Q(from_status="")
+    news = health | Q(type="Object", to_status__in=("appeared", "deleted"))
     return list(
         Transition.objects.filter(
             news,

@@ -98,4 +98,5 @@ def crd_row(row: CRDState) -> OwnedCRD:
 def troubled_crds(clusters: Sequence[Cluster]) -> list[CRDState]:
     """Those with a finding on these clusters; one query."""
     rows = CRDState.objects.select_related("cluster").exclude(finding="")
+    rows = rows.only("name", "kind", "finding", "facts", "cluster__name")
     return list(rows.filter(cluster__in=[cluster.pk for cluster in clusters])[:200])

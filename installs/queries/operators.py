@@ -88,6 +88,14 @@ class CauseGroup:
     targets: tuple[CauseTarget, ...] = ()
 
     @property
+    def clusters(self) -> list[str]:
+        """The names of the clusters with these operators, most of them first."""
+        numbers: Counter[str] = Counter()
+        for target in self.targets:
+            numbers[target.cluster] += target.count
+        return [name for name, _ in numbers.most_common()]
+
+    @property
     def key(self) -> str:
         return self.id or f"reason-{self.reason or 'none'}"
 

@@ -392,7 +392,9 @@ class CatalogSummary:
 
 def read_catalogs() -> list[Catalog]:
     """Every catalog with its cluster; one query."""
-    return list(Catalog.objects.select_related("cluster").order_by("name"))
+    rows = Catalog.objects.select_related("cluster")
+    rows = rows.defer("access_methods", "conditions", "cluster__kinds")
+    return list(rows.order_by("name"))
 
 
 def catalogs_revision(rows: Sequence[Catalog]) -> str:

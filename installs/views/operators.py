@@ -60,6 +60,7 @@ from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
 
 SPANS_SHOWN = 6
+CHANGED_CLUSTERS = 4  # of a cause, with a button each
 CHANGE_WORDS = {  # the count and the kind; plural by an s at the end
     BulkChange.MIGRATE: "Migrate {0} to Subscription",
     BulkChange.RETRY: "Retry {0} {1}",
@@ -366,7 +367,12 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         causes = queries.causes(filters)
         may = _may_remove(request)[0]
         blocks = [
-            (cause, remedy_steps(cause.remedy), _bulk_links(cause, filters) if may else [])
+            (
+                cause,
+                remedy_steps(cause.remedy),
+                _bulk_links(cause, filters) if may else [],
+                len(cause.clusters) - CHANGED_CLUSTERS,
+            )
             for cause in causes
         ]
         context |= {"causes": blocks, "total": sum(cause.count for cause in causes)}
@@ -390,10 +396,14 @@ def operator_list(request: HttpRequest) -> HttpResponse:
 def _bulk_links(
     cause: queries.CauseGroup, filters: queries.OperatorFilters
 ) -> list[tuple[str, str]]:
-    """(words, address) of the changes that fix the cause for all its operators."""
-    several = len({target.cluster for target in cause.targets}) > 1
+    """(words, address) of the changes that fix the cause for all its operators, on the
+    CHANGED_CLUSTERS with the most of them."""
+    clusters = cause.clusters
+    several = len(clusters) > 1
     links = []
     for target in cause.targets:
+        if target.cluster not in clusters[:CHANGED_CLUSTERS]:
+            continue
         for change in changes_for(cause.finding, target.kind):
             words = CHANGE_WORDS[change].format(target.count, target.kind)
             words += "s" if target.count != 1 else ""

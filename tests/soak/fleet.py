@@ -25,7 +25,7 @@ import yaml
 from olmweb.sandbox.apiserver.kinds import by_kind
 from olmweb.sandbox.cluster import Sandbox
 from tests.bench.fleet import merged, touch
-from tests.bench.tools import ROOT
+from tests.soak.stack import ELSEWHERE_NICE, start_process
 
 KINDS = ("PlatformOperator", "ClusterOperator")
 OPERATORS = by_kind("PlatformOperator")
@@ -40,8 +40,8 @@ class Fleet:
         command = [sys.executable, "-m", "tests.soak.fleet", str(number), str(kubeconfig)]
         self.names = [f"c{place}" for place in range(number)]
         self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        self._process = start_process(
+            command, ELSEWHERE_NICE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._read()
 

@@ -1,5 +1,6 @@
 """One change for all operators of a cause: buttons, review, one confirmation, an action each."""
 
+import re
 from typing import Any
 
 import pytest
@@ -94,6 +95,20 @@ def test_a_cause_has_a_button_for_each_change_of_all_its_operators(
     assert "Migrate 3 PlatformOperators to Subscriptions" in assert_page(client.get(link)).text
     client.force_login(bob)
     assert "Migrate" not in assert_page(client.get("/operators/?view=cause")).text
+
+
+def test_a_cause_on_many_clusters_is_mended_on_those_with_most_operators_first(
+    client: Client, failing: Cluster, olivia: Any
+) -> None:
+    for number in range(5):
+        cluster = make_cluster(name=f"edge{number}", kinds=failing.kinds)
+        for name in ("acme", "brisk", "crane", "delta")[: number % 3 + 1]:
+            make_failing(cluster, name, MODE, uid=f"{number}-{name}")
+    client.force_login(olivia)
+    page = assert_page(client.get("/operators/?view=cause"))
+    migrations = re.findall(r"Migrate \d to Subscriptions? on (\w+)", page.text)
+    assert sorted(migrations) == ["edge1", "edge2", "edge4", "prod"]
+    assert "2 more clusters: choose one in the filter Cluster" in page.text
 
 
 def test_who_may_not_act_is_refused(client: Client, failing: Cluster, bob: Any) -> None:
