@@ -14,7 +14,7 @@ from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission, User
 from django.contrib.auth.views import redirect_to_login
-from django.db.models import Q
+from django.db.models import Value
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -84,18 +84,23 @@ class AccountBackend(ModelBackend):
         return user if user is not None and self.user_can_authenticate(user) else None
 
     def get_all_permissions(self, user_obj: User | AnonymousUser, obj: Any = None) -> set[str]:
-        """As Django's, those of the user and of their groups in one query instead of two."""
+        """As Django's, those of the user and of their groups in one query instead of two, which
+        reads the names of the groups, too."""
         if not isinstance(user_obj, User) or not user_obj.is_active or user_obj.is_superuser or obj:
             return super().get_all_permissions(user_obj, obj)
         permissions: set[str] | None = getattr(user_obj, "_perm_cache", None)
         if permissions is None:
-            rows = Permission.objects.filter(
-                Q(pk__in=user_obj.user_permissions.values("pk"))
-                | Q(pk__in=Permission.objects.filter(group__user=user_obj).values("pk"))
+            path = "permissions__content_type__app_label", "permissions__codename"
+            own = user_obj.user_permissions.order_by()
+            rows = list(
+                user_obj.groups.order_by()
+                .values_list("name", *path)
+                .union(own.values_list(Value(""), "content_type__app_label", "codename"), all=True)
             )
-            names = rows.order_by().values_list("content_type__app_label", "codename")
-            permissions = {f"{app}.{codename}" for app, codename in names}
+            # A group without permissions has one row, without a codename.
+            permissions = {f"{app}.{codename}" for _group, app, codename in rows if codename}
             user_obj._perm_cache = permissions  # type: ignore[attr-defined]
+            user_obj._group_names = sorted({group for group, *_ in rows if group})  # type: ignore[attr-defined]
         return permissions
 
 
@@ -232,12 +237,17 @@ def impersonation_for(
     acting = person(user, check)
     if settings.WRITE_AS == SERVICE_ACCOUNT:
         return None
-    names = acting.groups.order_by("name").values_list("name", flat=True)
-    groups = tuple(name for name in names if not name.startswith("system:"))
+    groups = tuple(name for name in _group_names(acting) if not name.startswith("system:"))
     try:
         return Impersonation(acting.get_username(), groups)
     except KubeError as error:
         raise as_olmweb_error(error) from error
+
+
+def _group_names(user: User) -> list[str]:
+    """Sorted names of the groups, which were read with the permissions except for a superuser."""
+    names: list[str] | None = getattr(user, "_group_names", None)
+    return sorted(user.groups.values_list("name", flat=True)) if names is None else names
 
 
 def sign_in_problem(user: User) -> str:

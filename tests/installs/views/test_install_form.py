@@ -169,7 +169,7 @@ def test_a_request_begins_with_a_method_that_can_work(
 
 @pytest.mark.parametrize("path", ["", "PlatformOperator", "ClusterExtension", "Subscription"])
 @pytest.mark.parametrize("chosen", [{}, {"channel": "stable", "version": "1.0.0"}])
-def test_the_form_costs_fourteen_queries_at_most(
+def test_the_form_costs_twelve_queries_at_most(
     writer: Client,
     prod: Cluster,
     package: Package,
@@ -177,7 +177,7 @@ def test_the_form_costs_fourteen_queries_at_most(
     path: str,
     chosen: dict[str, str],
 ) -> None:
-    """Session, account, permissions, groups, clusters and rights are six of them."""
+    """Session, account, permissions with groups, clusters and rights are five of them."""
     ClusterInventory.objects.create(cluster=prod, namespaces=["default", "team-a"])
     for bundle in package.bundles.all():
         head, newest = bundle.name == "etcd.v1.1.0", bundle.name == "etcd.v2.1.0"
@@ -185,7 +185,7 @@ def test_the_form_costs_fourteen_queries_at_most(
         make_prediction(bundle=bundle, path="ClusterExtension", chosen=newest)
         for target in ("all", "own"):
             make_prediction(bundle=bundle, path="Subscription", target=target, chosen=head)
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(12):
         response = writer.get(INSTALL, {"path": path, **chosen})
     assert response.context["plan"].verdict is not None
 
