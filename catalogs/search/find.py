@@ -140,6 +140,18 @@ def find_packages(
     )
 
 
+def find_rows(index: SearchIndex, hits: Hits | None) -> list[Row]:
+    """The rows that `find_packages` shows for a search without filters, most relevant first; no
+    facet is counted."""
+    scores = hits.scores if hits else None
+    matches = [
+        PackageMatch(passed[0], group.rows)
+        for group in index.groups
+        if (passed := _sift(group.rows, scores, [])[0])
+    ]
+    return [match.row for match in _ordered(matches, SORTS[0], scores)]
+
+
 def nearest_names(index: SearchIndex, words: Sequence[str], limit: int = 5) -> list[Row]:
     """Packages with names similar to `words`, best first."""
     if not words:

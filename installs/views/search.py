@@ -15,9 +15,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalogs.models import Bundle, Catalog
-from catalogs.search.find import Filters, find_packages
+from catalogs.search.find import find_rows
 from catalogs.search.index import Row, catalog_stamps, current_index
 from catalogs.search.matching import find_hits
+from catalogs.search.query import parse_query
 from catalogs.views.presenters import bundle_url, package_url
 from installs.models import ClusterOperator, CRDState, Operator
 from installs.queries import search
@@ -145,9 +146,7 @@ def _operators(text: str) -> ResultGroup:
 def _of_catalogs(text: str) -> list[ResultGroup]:
     """Packages, their bundles, and the APIs that packages provide; two queries."""
     index = current_index(catalog_stamps())
-    filters = Filters(q=text)
-    hits = find_hits(index, filters.query)
-    rows = [match.row for match in find_packages(index, filters, {}, hits).matches]
+    rows = find_rows(index, find_hits(index, parse_query(text)))
     return [
         _first(
             "Packages",

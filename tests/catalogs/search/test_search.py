@@ -21,7 +21,7 @@ from catalogs.fbc.package_texts import (
     repository_of,
     words_of,
 )
-from catalogs.search.find import ANSWERS, Filters, Installation, find_packages
+from catalogs.search.find import ANSWERS, Filters, Installation, find_packages, find_rows
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.search.images import digest_of
 from catalogs.search.index import (
@@ -473,3 +473,13 @@ def test_counts_are_what_choosing_the_value_would_show(
     for answer in ANSWERS["installed"]:
         names = {row.name for row in left if is_installed(row) == answer}
         assert result.counts["installed"][answer] == len(names)
+
+
+@settings(max_examples=100, deadline=None)
+@given(catalogs(), st.none() | st.sets(st.integers(0, 7)))
+def test_rows_without_counts_are_those_of_the_same_search_with_counts(
+    index: SearchIndex, ids: set[int] | None
+) -> None:
+    hits = None if ids is None else Hits({number: (-number,) for number in ids})
+    counted = find_packages(index, Filters(), {}, hits)
+    assert find_rows(index, hits) == [match.row for match in counted.matches]

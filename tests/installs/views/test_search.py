@@ -88,12 +88,14 @@ def test_pages_are_found_by_their_words(reader: Client) -> None:
 def test_a_group_is_bounded_and_leads_to_all(
     reader: Client, prod: Cluster, django_assert_max_num_queries: Any
 ) -> None:
+    make_package(name="queue-packaged", catalog=make_catalog(name="shelf"))
     for number in range(9):
         make_operator(cluster=prod, name=f"queue-{number}")
     reader.get(URL, {"q": "queue"})  # reads the index of packages
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(11):
         response = reader.get(URL, {"q": "queue"})
     page = assert_page(response)
+    assert "queue-packaged" in page.text
     assert len(found(reader, "queue")["Installed operators"]) == 6
     assert "/operators/?view=all&q=queue" in page.links
 
