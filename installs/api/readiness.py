@@ -15,6 +15,7 @@ from installs.readiness.request import (
     ReadinessRequest,
     catalogs_state,
     markdown,
+    read_catalogs,
     read_following,
     requested_readiness,
 )
@@ -75,7 +76,7 @@ def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> H
         "readiness",
         ReadinessRow,
         ComputedRows(rows),
-        [clusters_state(), catalogs_state()],
+        [clusters_state(), catalogs_state(read_catalogs())],
         lambda: markdown(requested_readiness(clusters, filters), filters),
     )
 
@@ -98,6 +99,6 @@ def list_takeovers(request: HttpRequest, query: Query[TakeoverParameters]) -> Ht
         "takeovers",
         V1Migration,
         ComputedRows(rows),
-        [clusters_state(), catalogs_state()],
+        [clusters_state(), catalogs_state(read_catalogs())],
         lambda: takeover_markdown(matching()),
     )

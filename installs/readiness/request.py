@@ -38,8 +38,9 @@ class ReadinessRequest:
         )
 
 
-def read_following(value: str) -> Catalog | None:
-    """The catalog that CLUSTER/CATALOG names (`-` for no cluster); None for an empty value.
+def read_following(value: str, catalogs: Iterable[Catalog] = ()) -> Catalog | None:
+    """The catalog that CLUSTER/CATALOG names (`-` for no cluster); None for an empty value. No
+    query for one of `catalogs`.
 
     Raises BadRequest for another shape and Missing for what is not there.
     """
@@ -53,6 +54,9 @@ def read_following(value: str) -> Catalog | None:
             hint="Write CLUSTER/CATALOG, with - for no cluster.",
             next="CLUSTER/CATALOG",
         )
+    for catalog in catalogs:
+        if (catalog.cluster_name, catalog.slug) == (cluster, slug):
+            return catalog
     try:
         return lookup.get_catalog(cluster, slug)
     except OlmwebError as error:
@@ -73,15 +77,21 @@ def requested_readiness(clusters: Sequence[Cluster], request: ReadinessRequest) 
     return readiness(chosen, request.following)
 
 
-def catalogs_to_follow() -> list[Catalog]:
-    """Catalogs with content and an upgrade graph, with their clusters."""
-    rows = Catalog.objects.filter(revision__gt=0).exclude(access_method=PACKAGE_MANIFEST)
-    return list(rows.select_related("cluster").order_by("cluster__name", "name"))
+def read_catalogs() -> list[Catalog]:
+    """All catalogs with their clusters, by cluster and name; one query."""
+    rows = Catalog.objects.select_related("cluster").order_by("cluster__name", "name", "pk")
+    own = ("name", "slug", "revision", "content_hash", "access_method")
+    return list(rows.only(*own, "cluster__name"))
 
 
-def catalogs_state() -> list[object]:
-    """A value that changes with the content of any catalog; one query."""
-    return list(Catalog.objects.order_by("pk").values_list("pk", "revision", "content_hash"))
+def catalogs_to_follow(catalogs: Iterable[Catalog]) -> list[Catalog]:
+    """Those with content and an upgrade graph."""
+    return [row for row in catalogs if row.revision and row.access_method != PACKAGE_MANIFEST]
+
+
+def catalogs_state(catalogs: Iterable[Catalog]) -> list[object]:
+    """A value that changes with the content of any catalog."""
+    return [(row.pk, row.revision, row.content_hash) for row in catalogs]
 
 
 def verdict(report: Readiness) -> str:

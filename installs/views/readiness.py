@@ -1,7 +1,9 @@
 """Upgrade readiness: blockers of the next minor of each cluster, worst first, with remedies."""
 
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
+from django.core.paginator import Page
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -11,6 +13,7 @@ from installs.readiness.request import (
     ReadinessRequest,
     catalogs_state,
     catalogs_to_follow,
+    read_catalogs,
     read_following,
     requested_readiness,
     verdict,
@@ -19,11 +22,11 @@ from installs.readiness.v1_migration_report import narrowed, v1_migrations
 from olmweb.accounts.roles import may_act
 from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
-from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter
+from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
+from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
 
-SHOWN = 200  # blockers of one cluster on the page; the exports have all
 WORDS = {
     "blocks": "Blocks the update",
     "holds": "Holds back an operator",
@@ -60,7 +63,8 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
     chosen = ReadinessForm.read(request.GET)
     if chosen["cluster"]:
         get_cluster(chosen["cluster"], clusters(request))
-    token = revision_token(cluster_revision(request, chosen["cluster"]), catalogs_state())
+    catalogs = read_catalogs()
+    token = revision_token(cluster_revision(request, chosen["cluster"]), catalogs_state(catalogs))
     if (same := unchanged(request, token)) is not None:
         return same
     query = ReadinessRequest(
@@ -68,17 +72,24 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
         weights=(chosen["weight"],) if chosen["weight"] else (),
         codes=(chosen["code"],) if chosen["code"] else (),
         q=chosen["q"],
-        following=read_following(chosen["next"]),
+        following=read_following(chosen["next"], catalogs),
     )
-    results = requested_readiness(clusters(request), query)
-    shown = [(result, verdict(result), _tone(result), *_rows(result, query)) for result in results]
+    results = [
+        (result, [row for row in result.rows if query.matches(row)])
+        for result in requested_readiness(clusters(request), query)
+    ]
+    total = sum(len(rows) for _, rows in results)
+    notices: list[str] = []
+    page = paginate(range(total), read_page(request.GET, notices), PAGE_SIZE, notices)
     context = {
-        "shown": shown,
-        "total": sum(len(rows) + more for *_, rows, more in shown),
+        "shown": _shown(results, page),
+        "page": page,
+        "notices": notices,
+        "total": total,
         "chosen": chosen,
         "weights": WORDS.items(),
         "codes": TITLES.items(),
-        "catalogs": catalogs_to_follow(),
+        "catalogs": catalogs_to_follow(catalogs),
         "chips": ReadinessForm.chips(chosen),
         "exports": [(label, _api_url("readiness", chosen, form)) for label, form in FORMATS],
         # Visitors get the links, too: they lead to the sign-in.
@@ -95,7 +106,9 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     chosen = MigrationForm.read(request.GET)
     if chosen["cluster"]:
         get_cluster(chosen["cluster"], clusters(request))
-    token = revision_token(cluster_revision(request, chosen["cluster"]), catalogs_state())
+    token = revision_token(
+        cluster_revision(request, chosen["cluster"]), catalogs_state(read_catalogs())
+    )
     if (same := unchanged(request, token)) is not None:
         return same
     chosen_clusters = [
@@ -104,9 +117,13 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     every = v1_migrations(chosen_clusters)
     matches = narrowed(every, [chosen["fate"]] if chosen["fate"] else [], chosen["q"])
     order = tuple(FATES)
+    matches.sort(key=lambda migration: -order.index(migration.fate))
+    notices: list[str] = []
+    page = paginate(matches, read_page(request.GET, notices), PAGE_SIZE, notices)
     context = {
-        "rows": sorted(matches, key=lambda migration: -order.index(migration.fate))[:SHOWN],
-        "more": max(0, len(matches) - SHOWN),
+        "rows": page.object_list,
+        "page": page,
+        "notices": notices,
         "total": len(matches),
         "counts": [
             (fate, title, sum(migration.fate == fate for migration in every))
@@ -123,10 +140,20 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _rows(readiness: Readiness, query: ReadinessRequest) -> tuple[list[ReadinessRow], int]:
-    """The rows shown, and how many more there are."""
-    wanted = [row for row in readiness.rows if query.matches(row)]
-    return wanted[:SHOWN], max(0, len(wanted) - SHOWN)
+def _shown(
+    results: Sequence[tuple[Readiness, list[ReadinessRow]]], page: Page[int]
+) -> list[tuple[Readiness, str, str, list[ReadinessRow]]]:
+    """(readiness, verdict, tone, rows) of the clusters that the page shows. Rows are numbered
+    across clusters; a cluster without rows is on the page of the row before it."""
+    first, last = page.start_index() - 1, page.end_index()
+    shown, begin = [], 0
+    for result, rows in results:
+        on_page = rows[max(0, first - begin) : max(0, last - begin)]
+        follows = first < begin <= last or (begin == 0 and page.number == 1)
+        if on_page or (not rows and follows):
+            shown.append((result, verdict(result), _tone(result), on_page))
+        begin += len(rows)
+    return shown
 
 
 def _tone(readiness: Readiness) -> str:

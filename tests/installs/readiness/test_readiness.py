@@ -434,7 +434,7 @@ def test_the_number_of_queries_does_not_grow_with_operators_and_clusters(
         make_subscription(prod, name=f"op-{number}")
     other = make_cluster(name="other")
     make_subscription(other, name="op-1")
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(7):
         found = readiness([other, prod])
     assert sum(len(one.rows) for one in found) == 4
 

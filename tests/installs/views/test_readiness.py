@@ -144,6 +144,41 @@ def test_what_can_not_be_read_is_said_in_a_sentence(
         assert words in answer.content.decode()
 
 
+def test_blockers_are_on_pages_that_continue_from_cluster_to_cluster(
+    reader: Client, blocked: Catalog, prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    """Ten catalogs besides that of prod, which has 53 operators."""
+    bundles = {"1.0.0": {"max_openshift_version": "4.16"}}
+    for number in range(52):
+        make_package(name=f"op-{number:02}", catalog=blocked, bundles=bundles)
+        make_subscription(prod, f"op-{number:02}")
+    for number in range(9):
+        make_package(name="grafana", catalog=make_catalog(name=f"c{number}", cluster=None))
+    clean, stage = make_cluster(name="clean"), make_cluster(name="stage", version="4.16.3")
+    make_component(
+        cluster=stage, kind="ClusterVersion", name="version", details={"version": "4.16.3"}
+    )
+    make_package(name="op-00", catalog=make_catalog(name="c9", cluster=None), bundles=bundles)
+    make_subscription(stage, "op-00")
+    make_cluster(name="tail")
+    shown = []
+    for number in (1, 2, 3):
+        with django_assert_max_num_queries(12):
+            answer = reader.get(f"/readiness/?next=-/c1&page={number}")
+        assert len(answer.content) <= 60_000
+        page = assert_page(answer)
+        assert "108 results, worst first" in page.text
+        assert f"{20 * number - 19} to {20 * number} of 108" in page.text
+        shown += [(report.cluster, len(rows)) for report, _, _, rows in answer.context["shown"]]
+    assert shown == [(clean.name, 0), ("prod", 20), ("prod", 20), ("prod", 20)]
+    last = reader.get("/readiness/?next=-/c1&page=6").context["shown"]
+    assert [(report.cluster, len(rows)) for report, _, _, rows in last] == [
+        ("prod", 6), ("stage", 2), ("tail", 0)
+    ]  # fmt: skip
+    beyond = assert_page(reader.get("/readiness/?next=-/c1&page=9")).text
+    assert "There is no page 9; the last one, 6" in beyond
+
+
 def test_a_poll_that_finds_nothing_new_costs_no_page(reader: Client, blocked: Catalog) -> None:
     headers = {"HX-Request": "true", "HX-Target": "live"}
     first = reader.get("/readiness/", headers=headers)
