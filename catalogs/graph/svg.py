@@ -8,7 +8,8 @@ Class names, all in this file:
 - `olm-graph`: the svg element.
 - `olm-graph-edge` with one of `olm-graph-replaces`, `olm-graph-skips` (dash it),
   `olm-graph-skipRange` (dot it), and `olm-graph-route` on the requested route (draw it thick): a
-  group of `olm-graph-line` (path, no fill) and `olm-graph-arrow` (filled triangle).
+  group of `olm-graph-line` (path, no fill) and `olm-graph-arrow` (path of filled triangles), with
+  all edges of these classes.
 - `olm-graph-node` with one of `olm-graph-entry`, `olm-graph-missing` (named, not in the channel),
   `olm-graph-fold`, and `olm-graph-FACT` for each fact of FACTS that holds: a group or link of
   `olm-graph-box` (rect), `olm-graph-label` (text), `olm-graph-ring` (rect around an installed
@@ -16,7 +17,7 @@ Class names, all in this file:
   the facts without colour).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from html import escape
 from urllib.parse import urlsplit
 
@@ -25,7 +26,7 @@ from catalogs.graph.rules import REPLACES, SKIP_RANGE, SKIPS
 
 LABEL_LENGTH = 15  # characters that fit a box; the title holds the whole name
 MARK_LENGTH = 20
-TITLE_NAMES = 12  # names a fold's title lists
+TITLE_NAMES = 5  # names a fold's title lists
 # fact -> what a title says; the first ones come first in the box, too
 FACTS = {
     "head": "head",
@@ -80,7 +81,7 @@ def render(
         for fact in ("head", "chosen", "start", "opened"):
             if fact not in ids.values() and not sets[fact].isdisjoint(node.folded or (node.id,)):
                 ids.setdefault(node.id, fact)
-    drawn = [_edge(nodes[edge.source], nodes[edge.target], edge) for edge in layout.edges]
+    drawn = _edges(nodes, layout.edges)
     drawn += [
         _node(node, links, sets, f' id="{name}-{ids[node.id]}"' if node.id in ids else "")
         for node in layout.nodes
@@ -199,8 +200,24 @@ def _mark(holds: list[str]) -> str:
     return mark
 
 
-def _edge(source: Node, target: Node, edge: Edge) -> str:
-    """Straight to a neighbour, over lane 0 on the edge's track, else through the aisles."""
+def _edges(nodes: Mapping[str, Node], edges: Iterable[Edge]) -> list[str]:
+    """A group for each kind of edge, on the route and off it: many edges are a short text then."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for edge in edges:
+        classes = f"olm-graph-{edge.kind}{' olm-graph-route' if edge.route else ''}"
+        drawn = _edge(nodes[edge.source], nodes[edge.target], edge)
+        groups.setdefault(classes, []).append(drawn)
+    return [
+        f'<g class="olm-graph-edge {classes}">'
+        f'<path class="olm-graph-line" d="{"".join(line for line, _ in drawn)}" fill="none"/>'
+        f'<path class="olm-graph-arrow" d="{"".join(arrow for _, arrow in drawn)}"/></g>'
+        for classes, drawn in groups.items()
+    ]
+
+
+def _edge(source: Node, target: Node, edge: Edge) -> tuple[str, str]:
+    """The paths of its line and of its arrow: straight to a neighbour, over lane 0 on the edge's
+    track, else through the aisles."""
     middle = NODE_HEIGHT // 2
     right, left = source.x + NODE_WIDTH, target.x
     neighbours = target.x - source.x == COLUMN
@@ -224,17 +241,8 @@ def _edge(source: Node, target: Node, edge: Edge) -> str:
         tip, down = (left, target.y + middle), False
     x, y = tip
     points.append((x, y - 6) if down else (x - 6, y))
-    arrow = (
-        f"{x},{y} {x - 4},{y - 7} {x + 4},{y - 7}"
-        if down
-        else f"{x},{y} {x - 7},{y - 4} {x - 7},{y + 4}"
-    )
-    route = " olm-graph-route" if edge.route else ""
-    return (
-        f'<g class="olm-graph-edge olm-graph-{edge.kind}{route}">'
-        f'<path class="olm-graph-line" d="{_rounded(points)}" fill="none"/>'
-        f'<polygon class="olm-graph-arrow" points="{arrow}"/></g>'
-    )
+    arrow = f"M{x} {y}l-4-7h8z" if down else f"M{x} {y}l-7-4v8z"
+    return _rounded(points), arrow
 
 
 def _rounded(points: list[tuple[int, int]]) -> str:

@@ -31,7 +31,7 @@ from olmweb.errors import Missing
 from olmweb.web.forms import clean_text
 from olmweb.web.pagination import paginate
 
-ROWS = 50  # of the graph's table twin on one page
+ROWS = 20  # of the graph's table twin on one page
 OPENED = 20  # folds that one address unfolds
 # CSS classes of an edge in the key below the graph, and their meaning.
 EDGE_KEY = (
@@ -98,7 +98,6 @@ def channels_tab(
         "goal": goal,
         "options": sorted(analysis.names),
         "facts_in_words": _in_words(analysis),
-        "mermaid": mermaid(analysis.entries, analysis.versions, facts=marks, title=title),
         "files": urlencode(files),
         "edge_key": EDGE_KEY,
         "rows": rows,

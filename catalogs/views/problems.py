@@ -20,7 +20,7 @@ from catalogs.views import forms, presenters
 from olmweb.web.forms import OptionField, QueryForm, TextField, read_page
 from olmweb.web.pagination import paginate
 
-ROWS = 20  # of the table on one page
+ROWS = 10  # of the table on one page; messages and excerpts are long
 PACKAGES = 40  # that the page counts by name; the filter takes any
 READERS = (
     ("opm", "opm"),

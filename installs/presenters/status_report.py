@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 
 from catalogs.revisions.text import plain
 from installs.models import Health, InstallRequest, Transition
@@ -59,6 +60,12 @@ class ClusterStatus:
     @property
     def blockers(self) -> Sequence[ReadinessRow]:
         return self.readiness.rows[:BLOCKERS_SHOWN]
+
+    @property
+    def blocker_groups(self) -> list[tuple[str, str, list[ReadinessRow]]]:
+        """(title, weight, rows) of the blockers, which are sorted by weight and kind."""
+        groups = groupby(self.blockers, key=lambda row: (row.title, row.weight))
+        return [(*group, list(rows)) for group, rows in groups]
 
     @property
     def more_blockers(self) -> int:

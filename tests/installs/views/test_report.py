@@ -18,7 +18,7 @@ from tests.factories import (
 )
 from tests.worlds.html import assert_page
 from tests.worlds.operators import make_action, make_clusteroperator, make_failing_world
-from tests.worlds.subscriptions import CATALOG, make_pending_approval
+from tests.worlds.subscriptions import CATALOG, make_pending_approval, make_subscription
 
 pytestmark = pytest.mark.django_db
 QUERIES = 30
@@ -65,7 +65,8 @@ def test_it_has_everything_of_a_cluster(reader: Client) -> None:
         "AllNamespaces install mode required mode-00, mode-01, mode-02, mode-03, mode-04 5",
         "install it with a Subscription",
         "2 blockers for OpenShift 4.17.",
-        "grafana Subscription in openshift-operators, 1.0.0 Blocks the update",
+        "Blocks the update Does not support the next OpenShift grafana Subscription in "
+        "openshift-operators, 1.0.0",
         "CRD with stale storedVersions: gadgets.example.com on prod",
         "1 action in progress",
         "Approve InstallPlan",
@@ -133,3 +134,19 @@ def test_hostile_names_and_messages_stay_text(reader: Client) -> None:
 def test_without_clusters_and_with_an_unknown_one_it_says_so(reader: Client) -> None:
     assert "No cluster yet" in assert_page(reader.get("/report/")).text
     assert_page(reader.get("/report/?cluster=nope"), 404)
+
+
+def test_a_cluster_with_fifty_blockers_fits_60_kb(reader: Client) -> None:
+    prod = make_cluster(name="prod", version="4.16.3")
+    make_component(
+        cluster=prod, kind="ClusterVersion", name="version", details={"version": "4.16.3"}
+    )
+    catalog = make_catalog(name=CATALOG, cluster=prod)
+    for number in range(53):
+        name = f"operator-with-a-long-name-{number}"
+        bundles = {"1.0.0": {"max_openshift_version": "4.16"}}
+        make_package(name=name, catalog=catalog, bundles=bundles)
+        make_subscription(prod, name)
+    response = reader.get("/report/")
+    assert "and 3 more" in assert_page(response).text
+    assert len(response.content) <= 60_000
