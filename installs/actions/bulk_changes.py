@@ -243,8 +243,11 @@ def _offers(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, BulkCa
 # --- plans --------------------------------------------------------------------------------------
 
 
-def plan_items(change: BulkChange, chosen: Iterable[OperatorItem]) -> list[OperatorItem]:
-    """The operators with a plan each, or the reason against it."""
+def plan_items(
+    change: BulkChange, chosen: Iterable[OperatorItem], *, only: bool = False
+) -> list[OperatorItem]:
+    """The operators with a plan each, or the reason against it. `only`: the dry run refuses an
+    InstallPlan that carries more than the operator's next version."""
     planned = []
     for row in chosen:
         candidate = row.item.candidate
@@ -252,19 +255,28 @@ def plan_items(change: BulkChange, chosen: Iterable[OperatorItem]) -> list[Opera
             item = Item(candidate, problem=candidate.hindrance)
         else:
             try:
-                item = Item(candidate, _plan(change, row.operator, candidate))
+                item = Item(candidate, _plan(change, row.operator, candidate, only=only))
             except OlmwebError as error:
                 item = Item(candidate, problem=error.message, hint=error.hint)
         planned.append(replace(row, item=item))
     return planned
 
 
-def _plan(change: BulkChange, operator: Operator, candidate: BulkCandidate) -> Plan:
+def _plan(change: BulkChange, operator: Operator, candidate: BulkCandidate, *, only: bool) -> Plan:
     if change == BulkChange.RETRY:
         return plan_retry(operator)
     if change == BulkChange.APPROVE:
         cluster = operator.cluster
-        return plan_approve(cluster, get_install_plan(cluster.name, *_plan_of(operator)))
+        install_plan = get_install_plan(cluster.name, *_plan_of(operator))
+        version = str(details_of(operator).get("current_csv") or "") if only else ""
+        if only and not version:
+            raise OlmwebError(
+                f"The next version of {operator.name} is not known.",
+                code="no-version",
+                status=409,
+                hint="Approve all of the InstallPlan.",
+            )
+        return plan_approve(cluster, install_plan, version)
     if change == BulkChange.REMOVE or candidate.package is None:
         return plan_remove(operator)
     return plan_migration(operator, candidate.package)
@@ -288,7 +300,7 @@ def plan_migration(operator: Operator, package: Package) -> Plan:
     )
 
 
-def hash_of(change: BulkChange, cluster: Cluster, keys: Iterable[str]) -> str:
-    """A hash of the change and its operators."""
-    content = [change, cluster.pk, sorted(keys)]
+def hash_of(change: BulkChange, cluster: Cluster, keys: Iterable[str], *, only: bool) -> str:
+    """A hash of the change and its operators; `only` as in plan_items."""
+    content = [change, cluster.pk, sorted(keys), only]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -11,8 +11,11 @@ import structlog
 from django.utils import timezone
 
 from installs.actions.objects import (
+    CARRIES_MORE,
+    CARRIES_MORE_HINT,
     WRITTEN,
     apply_step,
+    approval_problem,
     delete_step,
     explain,
     is_there,
@@ -107,6 +110,10 @@ def _change(action: Action, client: KubeClient) -> bool:
     if not _is_reviewed_object(action, there):
         return True
     if action.sent_at is None:
+        only = action.version if action.verb == Action.Verb.APPROVE else ""
+        if there and only and (why := approval_problem(there, only)):
+            finish(action, Action.State.REFUSED, why, code=CARRIES_MORE, hint=CARRIES_MORE_HINT)
+            return True
         if there and _includes(there.get("spec"), main.manifest["spec"]):
             finish(
                 action,

@@ -10,6 +10,7 @@ from installs.models.steps import Apply, Delete, Manifest
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
+from olmweb.kube.fields import texts
 from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
@@ -144,6 +145,25 @@ def may_write(client: KubeClient, step: Apply, as_user: Impersonation | None) ->
                 f"{step.namespace}: {review.reason or f'no rule allows to {verb} them'}.",
                 status=403,
             )
+
+
+CARRIES_MORE = "carries-more"  # code: the InstallPlan carries more than the approved version
+CARRIES_MORE_HINT = (
+    "Nothing was approved. Approve all of the InstallPlan if the rest is wanted, too. OLM creates "
+    "one InstallPlan for all Subscriptions of a namespace: operators in namespaces of their own "
+    "are approved one by one."
+)
+
+
+def approval_problem(install_plan: dict[str, Any], only: str) -> str:
+    """Why this InstallPlan, as the cluster has it, can't be approved for the ClusterServiceVersion
+    `only` and nothing else, in a sentence; empty if it can."""
+    names = texts(install_plan.get("spec") or {}, "clusterServiceVersionNames")
+    others = sorted(name for name in names if name != only)
+    name = install_plan["metadata"]["name"]
+    if only not in names:
+        return f"InstallPlan {name} does not carry {only}, but {', '.join(others) or 'no version'}."
+    return f"InstallPlan {name} carries not only {only}: {', '.join(others)}." if others else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,8 +197,12 @@ def explain_reach(operator: Operator, waiting: Approval, targets: list[UpgradeTa
     )
 
 
-def plan_approve(cluster: Cluster, plan: Component) -> Plan:
-    """Approves all of an InstallPlan. Raises OlmwebError if it does not wait for approval."""
+def plan_approve(cluster: Cluster, plan: Component, only: str = "") -> Plan:
+    """Approves all of an InstallPlan; with `only`, the name of a ClusterServiceVersion, the dry run
+    and the worker refuse it if the InstallPlan carries anything else.
+
+    Raises OlmwebError if it does not wait for approval.
+    """
     approval_now = approval_of(cluster, plan)
     if not approval_now.needed:
         raise OlmwebError(
@@ -218,6 +222,7 @@ def plan_approve(cluster: Cluster, plan: Component) -> Plan:
         name=plan.name,
         steps=(Apply(manifest, main=True),),
         package=next((item.package for item in approval_now.changes if item.package), ""),
+        version=only,
         target=",".join(others)[:500],
         uid=plan.uid,
         # OLM owns `approved` until somebody approves, so the field is taken over.

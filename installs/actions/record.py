@@ -12,12 +12,16 @@ from typing import Any
 import msgspec
 from django.core import signing
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from installs.actions.objects import (
+    CARRIES_MORE,
+    CARRIES_MORE_HINT,
     RETRIED,
     WRITTEN,
     DryRun,
     apply_step,
+    approval_problem,
     delete_step,
     explain,
     is_there,
@@ -51,7 +55,7 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
     outcomes: list[tuple[str, str]] = []
     try:
         with client_for(plan.cluster, timeout=DRY_RUN_TIMEOUT) as client:
-            if refused := _not_remade(client, plan):
+            if refused := _not_remade(client, plan) or _carries_more(client, plan):
                 return refused
             new_namespaces: set[str] = set()
             for step in plan.steps:
@@ -77,6 +81,16 @@ def _not_remade(client: KubeClient, plan: Plan) -> DryRun | None:
     if not why:
         return None
     return DryRun(False, f"{step.label} can't be made again as it was: {why}.", code="changed")
+
+
+def _carries_more(client: KubeClient, plan: Plan) -> DryRun | None:
+    """The refusal to approve an InstallPlan for one version when it carries others, too."""
+    step = plan.main
+    if plan.verb != Action.Verb.APPROVE or not plan.version or not isinstance(step, Apply):
+        return None
+    there = client.get(WRITTEN[step.kind], step.version, step.name, step.namespace)
+    why = approval_problem(there, plan.version)
+    return DryRun(False, why, CARRIES_MORE, CARRIES_MORE_HINT) if why else None
 
 
 def _try(
@@ -145,6 +159,7 @@ def _digest(plan: Plan, user: AnyUser) -> str:
         plan.name,
         plan.uid,
         plan.force,
+        plan.version,
         plan.target,
         to_json(_untimed(plan.steps)),
     ]
@@ -222,6 +237,41 @@ def request(
     raise _busy(values, "action")
 
 
+def record_refusal(
+    plan: Plan, user: AnyUser, refusal: DryRun, token: ApiToken | None = None
+) -> Action:
+    """Records an approval that its dry run refused as a refused action, once for each user,
+    InstallPlan and reason. Nothing is sent. Raises OlmwebError (403) for users who may not act."""
+    identity = impersonation_for(user)
+    action, _ = Action.objects.get_or_create(
+        cluster=plan.cluster,
+        verb=plan.verb,
+        path=plan.kind,
+        namespace=plan.namespace,
+        name=plan.name,
+        object_uid=plan.uid,
+        version=plan.version[:300],
+        user=person(user),
+        state=Action.State.REFUSED,
+        outcome=refusal.message,
+        sent_at=None,
+        defaults={
+            "package": plan.package,
+            "target": plan.target,
+            "stored_steps": to_json(plan.steps),
+            "force": plan.force,
+            "dry_run": refusal.as_json(),
+            "as_user": identity.user if identity else "",
+            "as_groups": list(identity.groups) if identity else [],
+            "by_token": token.pk if token else None,
+            "outcome_code": refusal.code,
+            "outcome_hint": refusal.hint,
+            "finished_at": timezone.now(),
+        },
+    )
+    return action
+
+
 def earlier_action(user: AnyUser, key: str, request_hash: str) -> Action | None:
     """The user's action with this Idempotency-Key, marked as replayed; None for an empty key.
 
@@ -271,7 +321,8 @@ def _open_action(values: dict[str, Any]) -> Action | None:
     if action is None:
         return None
     same_steps = _untimed(from_json(values["stored_steps"])) == _untimed(action.steps)
-    if action.verb == values["verb"] and same_steps:
+    is_same = (action.verb, action.version) == (values["verb"], values["version"])
+    if is_same and same_steps:
         _keep_key(values, action)
         return action
     raise _busy(values, str(action.verb))

@@ -17,6 +17,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.actions import bulk, plan_changes, record, retry
 from installs.actions.bulk import Item, Key
+from installs.actions.objects import CARRIES_MORE
 from installs.actions.plan import Plan, plan_install, read_method
 from installs.api.operators import OnCluster
 from installs.api.schemas import (
@@ -67,7 +68,8 @@ class RequestParameters(ListParameters):
 
 
 class ActionBody(RequestBody):
-    """An action to take. `name` is the object's; of an install empty for the default."""
+    """An action to take. `name` is the object's; of an install empty for the default. `only`
+    refuses an approval if the InstallPlan carries more than this ClusterServiceVersion."""
 
     cluster: str
     verb: str
@@ -83,6 +85,7 @@ class ActionBody(RequestBody):
     policy: str = ""
     service_account: str = ""
     crd_safety: str = ""
+    only: str = ""
     take: bool = False
     dry_run: bool = False
 
@@ -119,6 +122,8 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
         outcome = {**result.as_json(), "objects": [list(names) for names in result.objects]}
         return json_response({"manifests": list(plan.manifests), "dry_run": outcome})
     if not result.ok:
+        if result.code == CARRIES_MORE:
+            record.record_refusal(plan, request.user, result, token_of_request(request))
         status = 403 if result.code in ("forbidden", "impersonation-forbidden") else 422
         raise result.as_error(status)
     action = record.request(
@@ -185,7 +190,7 @@ def _plan(body: ActionBody) -> Plan:
         return plan_install(cluster, package, body.name, body.path, fields)
     if body.verb == Action.Verb.APPROVE:
         plan = lookup.get_install_plan(cluster.name, body.namespace, body.name)
-        return plan_changes.plan_approve(cluster, plan)
+        return plan_changes.plan_approve(cluster, plan, body.only)
     kind = read_method(body.path)
     operator = lookup.get_operator(cluster.name, kind, body.namespace or "-", body.name)
     if body.verb == Action.Verb.UPGRADE:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods
 from installs.actions import bulk, bulk_changes, record
 from installs.actions.bulk import CAP, Item
 from installs.actions.bulk_changes import BulkChange, OperatorItem, cluster_of
+from installs.actions.objects import CARRIES_MORE
 from installs.models import NEEDS_ATTENTION
 from installs.queries import operators as queries
 from installs.queries.operators import OperatorFilters
@@ -55,7 +56,8 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
         return show_form(request, "bulk_change", context, failed=is_post)
     context |= {"change": change, "verb_word": VERBS[change], "cluster": cluster}
     picked = frozenset(params.getlist("pick"))
-    hashed = bulk_changes.hash_of(change, cluster, picked)
+    context["only"] = only = change == BulkChange.APPROVE and params.get("only") == "yes"
+    hashed = bulk_changes.hash_of(change, cluster, picked, only=only)
     if params.get("step") == "confirm" and (
         earlier := bulk.earlier_batch(request.user, context["key"], hashed)
     ):
@@ -130,7 +132,7 @@ def _review(
     chosen = [row for row in rows if row.key in picked]
     if not chosen:
         raise BadRequest("Select at least one operator.", code="none-selected")
-    planned = bulk_changes.plan_items(change, chosen)
+    planned = bulk_changes.plan_items(change, chosen, only=context["only"])
     purpose = f"bulk-{change}"
     if confirming:
         plans = [row.item.plan for row in planned if row.item.plan is not None]
@@ -139,6 +141,10 @@ def _review(
         except OlmwebError:
             raise CHANGED from None
     items = bulk.dry_run([row.item for row in planned], request.user)
+    for item in items:
+        result = item.dry_run_result
+        if item.plan is not None and result is not None and result.code == CARRIES_MORE:
+            record.record_refusal(item.plan, request.user, result)
     accepted = bulk.accepted(items)
     if confirming and (change != BulkChange.REMOVE or request.POST.get("sure") == "yes"):
         kinds = {plan.kind for plan in accepted}

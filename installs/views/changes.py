@@ -33,6 +33,10 @@ class UpgradeForm(ValuesForm):
     take = ValueField(300)
 
 
+class ApproveForm(ValuesForm):
+    only = ValueField(300)
+
+
 @never_cache
 @require_http_methods(METHODS)
 @sign_in_required(check=person)
@@ -89,14 +93,22 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
     """Approves an InstallPlan, with all that it carries shown first."""
     plan = get_install_plan(cluster, namespace, name)
     approval = plan_changes.approval_of(plan.cluster, plan)
+    form = ApproveForm(request.POST if request.method == "POST" else request.GET)
+    only = form.cleaned_data["only"]
     context = {
         "title": f"Approve {plan.name}",
         "approval": approval,
+        "only": only,
+        "carried": [change.csv for change in approval.changes if change.action != "keep"],
         "back": reverse("installs:operators") + f"?view=all&namespace={plan.namespace}",
         "cluster": plan.cluster,
     }
     return _carry_out(
-        request, "Approve", context, lambda: plan_changes.plan_approve(plan.cluster, plan)
+        request,
+        "Approve",
+        context,
+        lambda: plan_changes.plan_approve(plan.cluster, plan, only),
+        form,
     )
 
 

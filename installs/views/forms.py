@@ -10,6 +10,7 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from catalogs.models import Package
 from installs.actions import record
+from installs.actions.objects import CARRIES_MORE
 from installs.actions.plan import Plan, paths_of
 from installs.models import Action
 from olmweb.errors import OlmwebError
@@ -67,6 +68,8 @@ def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any])
     dry_run = record.dry_run(plan, request.user)
     context["dry_run"] = dry_run
     if not dry_run.ok:
+        if dry_run.code == CARRIES_MORE:
+            record.record_refusal(plan, request.user, dry_run)
         context["form"].refuse(dry_run.fields)
         return show_form(request, page, context, failed=True)
     if request.POST.get("step") != "confirm":

@@ -16,6 +16,7 @@ from installs.actions.plan import Plan, plan_install
 from installs.actions.record import dry_run, request
 from installs.models import Action, Component, Operator
 from installs.state.full_sync import sync_cluster
+from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_package
@@ -303,3 +304,47 @@ def test_an_upgrade_that_changes_nothing_ends_as_no_change(
     again = carry_out(request(plan_changes.plan_upgrade(row, {}), olivia))
     assert (again.state, again.outcome_code) == ("no_change", "already-so"), again.outcome
     assert "nothing was written" in again.outcome
+
+
+def carry_more(sandbox: Sandbox, install_plan: Component, csv: str) -> None:
+    """The InstallPlan carries this ClusterServiceVersion, too."""
+    found = sandbox.store.get("InstallPlan", install_plan.name, NAMESPACE)
+    assert found
+    names = [*found["spec"]["clusterServiceVersionNames"], csv]
+    sandbox.store.put({**found, "spec": {**found["spec"], "clusterServiceVersionNames": names}})
+
+
+def test_an_approval_of_one_version_refuses_an_installplan_that_carries_more(
+    sandbox: Sandbox, cluster: Cluster, package: Package, olivia: User
+) -> None:
+    carry_out(request(planned(cluster, package, olivia), olivia))
+    waiting = Component.objects.get(cluster=cluster, kind="InstallPlan", namespace=NAMESPACE)
+    csv = waiting.details["csvs"][0]
+    plan = plan_changes.plan_approve(cluster, waiting, only=csv)
+    assert dry_run(plan, olivia).ok
+    recorded = request(plan, olivia)
+
+    carry_more(sandbox, waiting, "other.v2.0.0")
+    refusal = dry_run(plan, olivia)
+    sentence = f"InstallPlan {waiting.name} carries not only {csv}: other.v2.0.0."
+    assert (refusal.ok, refusal.code, refusal.message) == (False, "carries-more", sentence)
+
+    refused = carry_out(recorded)
+    assert (refused.state, refused.outcome, refused.sent_at) == ("refused", sentence, None)
+    found = sandbox.store.get("InstallPlan", waiting.name, NAMESPACE)
+    assert found
+    assert found["spec"]["approved"] is False
+
+    unknown = dry_run(plan_changes.plan_approve(cluster, waiting, only="etcd.v9.9.9"), olivia)
+    assert f"does not carry etcd.v9.9.9, but {csv}, other.v2.0.0." in unknown.message
+    assert request(plan_changes.plan_approve(cluster, waiting), olivia).pk != refused.pk
+
+
+def test_an_approval_of_everything_does_not_answer_for_one_of_a_single_version(
+    cluster: Cluster, package: Package, olivia: User
+) -> None:
+    carry_out(request(planned(cluster, package, olivia), olivia))
+    waiting = Component.objects.get(cluster=cluster, kind="InstallPlan", namespace=NAMESPACE)
+    request(plan_changes.plan_approve(cluster, waiting), olivia)
+    with pytest.raises(OlmwebError, match="is not finished"):
+        request(plan_changes.plan_approve(cluster, waiting, waiting.details["csvs"][0]), olivia)

@@ -13,7 +13,8 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from installs import tasks
 from installs.actions import record
-from installs.models import Action, Operator
+from installs.models import Action, Component, Operator
+from installs.state.full_sync import sync_cluster
 from olmweb.errors import Outage
 from olmweb.models import ApiToken, Cluster
 from olmweb.sandbox.cluster import Sandbox
@@ -188,3 +189,29 @@ def test_a_body_is_read_strictly(olivia: User, body: bytes) -> None:
     answer = post(olivia, body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad-body")
     assert not Action.objects.exists()
+
+
+def test_an_approval_of_one_version_is_refused_and_recorded_if_the_installplan_carries_others(
+    olivia: User, sandbox: Sandbox
+) -> None:
+    cluster = Cluster.objects.get()
+    sync_cluster(cluster)
+    plans = Component.objects.filter(kind="InstallPlan", phase="RequiresApproval")
+    plan = next(plan for plan in plans.order_by("name") if len(plan.details["csvs"]) == 1)
+    body = {
+        "cluster": cluster.name,
+        "verb": "approve",
+        "name": plan.name,
+        "namespace": plan.namespace,
+        "only": "etcd.v9.9.9",
+    }
+    for _ in range(2):
+        answer = post(olivia, body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "carries-more")
+        assert "does not carry etcd.v9.9.9" in answer.json()["error"]["message"]
+    action = Action.objects.get()
+    assert (action.state, action.version, action.sent_at) == ("refused", "etcd.v9.9.9", None)
+    assert action.outcome == answer.json()["error"]["message"]
+    assert action.by_token
+    accepted = post(olivia, body | {"only": plan.details["csvs"][0]})
+    assert accepted.status_code == 202, accepted.json()

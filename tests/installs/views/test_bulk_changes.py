@@ -387,3 +387,17 @@ def test_a_selection_beyond_the_limit_is_refused_and_not_cut(
     page = assert_page(writer.get(URL, selection("remove", *many)))
     assert "52 operators are selected; at most 50 can be changed at once." in page.text
     assert "Deselect 2 of them." in page.text
+
+
+def test_a_bulk_approval_of_one_version_each_is_planned_and_confirmed_as_such(
+    writer: Client, operators: list[Operator]
+) -> None:
+    prod = operators[0].cluster
+    first = make_pending_approval(prod)
+    Operator.objects.filter(pk=first.pk).update(details=first.details | {"current_csv": "x.v1"})
+    response = writer.get(URL, selection("approve", first))
+    assert "Approve only the next version of each selected operator" in assert_page(response).text
+    response = writer.post(URL, selection("approve", first, step="review", only="yes"))
+    (entry,) = response.context["rows"]
+    assert entry["row"].item.plan.version == "x.v1"
+    assert 'name="only" value="yes" checked' in " ".join(response.content.decode().split())

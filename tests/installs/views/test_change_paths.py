@@ -220,3 +220,21 @@ def test_another_channel_may_be_chosen_while_a_plan_requires_approval(writer: Cl
     page = assert_page(writer.get(waiting_upgrade() + "?channel=old"))
     assert "channel: old" in page.text
     assert "InstallPlan install-x still requires approval" in page.text
+
+
+def test_the_approval_form_offers_the_versions_that_the_installplan_carries(writer: Client) -> None:
+    prod = make_cluster(kinds=KINDS)
+    make_component(
+        cluster=prod,
+        kind="InstallPlan",
+        name="install-x",
+        namespace="apps",
+        phase="RequiresApproval",
+        details={"csvs": ["etcd.v1.1.0", "nats.v2.0.0"], "steps": [], "approved": False},
+    )
+    address = "/installplans/prod/apps/install-x/approve"
+    response = writer.get(address, {"only": "etcd.v1.1.0"})
+    page = assert_page(response)
+    assert "Versions to approve" in page.text
+    assert response.context["plan"].version == "etcd.v1.1.0"
+    assert '<option value="etcd.v1.1.0" selected>' in response.content.decode()
