@@ -31,9 +31,6 @@ from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 
 SUBSCRIPTION = InstallMethod.SUBSCRIPTION
-# Stages of an installation before anything of the bundle is on the cluster: a PlatformOperator that
-# fails there can be deleted without deleting an operator that runs.
-_NOTHING_INSTALLED = ("source", "convert", "unpack")
 _DELETE = ("$ kubectl delete platformoperator {name}", "$ kubectl delete {kind} {name}")
 
 
@@ -125,7 +122,7 @@ def changes_for(finding: Finding | None, kind: str) -> tuple[BulkChange, ...]:
     if (
         kind == InstallMethod.PLATFORM_OPERATOR
         and SUBSCRIPTION in finding.instead
-        and by_id()[finding.id].stage in _NOTHING_INSTALLED
+        and by_id()[finding.id].installs_nothing
     ):
         changes.append(BulkChange.MIGRATE)
     if finding.retryable:

@@ -16,6 +16,7 @@ from installs.actions.objects import version_of
 from installs.actions.plan import Plan, verdict_on
 from installs.diagnosis.approvals import Approval, approval, listing
 from installs.diagnosis.evaluate import APPROVAL
+from installs.diagnosis.knowledge import by_id
 from installs.facts.cluster_facts import watched_from
 from installs.facts.evaluate import target_of, verdicts_on
 from installs.methods import METHODS
@@ -265,7 +266,16 @@ def plan_remove(operator: Operator) -> Plan:
 def removal_consequences(operator: Operator) -> tuple[str, ...]:
     """The objects that a removal deletes and those that stay, in sentences."""
     crds = [crd.name for crd in owned_crds(operator)]
-    return METHODS[operator.kind].removal_consequences(operator, crds)
+    method = METHODS[operator.kind]
+    entry = by_id().get(operator.finding)
+    # A failed upgrade leaves the version before it; without upgrades it is that of the first try.
+    before = method.upgradable and operator.version
+    if entry and entry.installs_nothing and not before and not crds:
+        return (
+            f"{operator.kind} {operator.name} is deleted. It has not installed anything, so no "
+            "other object is deleted.",
+        )
+    return method.removal_consequences(operator, crds)
 
 
 def owned_crds(operator: Operator) -> list[CRDState]:

@@ -32,6 +32,8 @@ STAGES = {
     "install": ("install_v1", "install_v0", "install_csv", "install_api"),
     "runtime": ("runtime", "runtime_pods", "notes", "normal"),
 }
+# Before anything of the bundle is on the cluster.
+_NOTHING_INSTALLED = ("source", "convert", "unpack")
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,6 +72,11 @@ class KnowledgeEntry(Record, frozen=True, kw_only=True):
 
     stage: str
     regex: re.Pattern[str]
+
+    @property
+    def installs_nothing(self) -> bool:
+        """Whether an installation that fails here has put nothing of its bundle on the cluster."""
+        return self.stage in _NOTHING_INSTALLED
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from installs.actions.plan import plan_install
 from installs.actions.plan_changes import plan_remove, removal_consequences
 from installs.actions.record import dry_run, request
 from installs.facts.evaluate import refresh
-from installs.models import Action
+from installs.models import Action, CRDState
 from installs.models.steps import Apply
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_component, make_operator, make_package
 from tests.worlds.fbc import bundle_blob, csv_metadata
+from tests.worlds.operators import MODE, make_failing
 from tests.worlds.syncing import make
 from tests.worlds.verdicts import package_blobs
 
@@ -251,6 +252,23 @@ def test_a_removal_names_this_very_object_and_what_goes_with_it(
     assert (action.verb, action.object_uid) == ("remove", "u-1")
     assert request(plan_remove(operator), olivia) == action
     assert "CustomResourceDefinitions" in " ".join(removal_consequences(operator))
+
+
+def test_what_never_unpacked_takes_nothing_else_along(cluster: Cluster) -> None:
+    failed = make_failing(cluster, "etcd", MODE)
+    assert removal_consequences(failed) == (
+        "PlatformOperator etcd is deleted. It has not installed anything, so no other object is "
+        "deleted.",
+    )
+    upgraded = make_operator(
+        cluster=cluster, kind="ClusterExtension", name="acme", finding=failed.finding, version="1"
+    )
+    assert "every object of these kinds" in " ".join(removal_consequences(upgraded))
+    CRDState.objects.create(
+        cluster=cluster, name="etcds.example.org", kind="Etcd", owner_kind="BundleDeployment",
+        owner_name="etcd",
+    )  # fmt: skip
+    assert "etcds.example.org" in " ".join(removal_consequences(failed))
 
 
 def test_other_kinds_are_not_removed_and_strangers_remove_nothing(
