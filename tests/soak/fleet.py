@@ -25,7 +25,7 @@ import yaml
 from olmweb.sandbox.apiserver.kinds import by_kind
 from olmweb.sandbox.cluster import Sandbox
 from tests.bench.fleet import merged, touch
-from tests.soak.stack import ELSEWHERE_NICE, start_process
+from tests.soak.stack import start_process
 
 KINDS = ("PlatformOperator", "ClusterOperator")
 OPERATORS = by_kind("PlatformOperator")
@@ -41,7 +41,7 @@ class Fleet:
         self.names = [f"c{place}" for place in range(number)]
         self._lock = threading.Lock()
         self._process = start_process(
-            command, ELSEWHERE_NICE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, 0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._read()
 

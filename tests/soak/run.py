@@ -28,7 +28,7 @@ from tests.bench.tools import one, p95, row
 from tests.soak import chaos
 from tests.soak.fleet import Fleet
 from tests.soak.requested import Api, Requests
-from tests.soak.stack import ELSEWHERE_NICE, Stack, stack, start_process
+from tests.soak.stack import Stack, stack, start_process
 
 PASSWORD = "only for this measurement"
 PAGE = "/cluster-operators/"  # what stays open
@@ -201,9 +201,7 @@ def _meanwhile(turn: Callable[[int], None], pause: float) -> Iterator[None]:
 def _open_pages(address: str, number: int) -> Iterator[None]:
     """Open pages as browsers keep them, in a process of their own."""
     command = [sys.executable, "-m", "tests.bench.visitors", address, str(number), PAGE]
-    visitors = start_process(
-        command, ELSEWHERE_NICE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    visitors = start_process(command, 0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert visitors.stdout
         if visitors.stdout.readline() != "open\n":

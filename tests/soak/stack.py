@@ -22,7 +22,6 @@ from tests.services import PostgresServer, RedisServer, free_port
 CELERY = (sys.executable, "-m", "celery", "-A", "olmweb")
 READY_SECONDS = 60
 NICE = 7  # about a quarter of the CPU beside a process of priority 0, as cpu_shares in compose.yaml
-ELSEWHERE_NICE = 19  # simulated clusters and browsers, which run on other machines
 
 
 def start_process(command: list[str], nice: int, **options: Any) -> subprocess.Popen[Any]:
