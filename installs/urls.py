@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from installs.queries.activity import ACTIONS
+from installs.queries.activity import ACTIONS, REQUESTS
 from installs.queries.clusteroperators import CLUSTEROPERATORS
 from installs.queries.crds import CRDS
 from installs.queries.operator_table import OPERATORS
@@ -88,6 +88,8 @@ urlpatterns = [
     path("activity/export.csv", activity.action_export, name="activity-export"),
     path("activity/columns", choose_columns(ACTIONS), name="activity-columns"),
     path("activity/requests/", requests.request_list, name="requests"),
+    path("activity/requests/export.csv", requests.request_export, name="requests-export"),
+    path("activity/requests/columns", choose_columns(REQUESTS), name="requests-columns"),
     path("activity/requests/<int:id>", requests.request_detail, name="request"),
     path("activity/actions/<int:id>", activity.action_detail, name="action"),
     path("notifications/", notifications.notification_page, name="notifications"),

@@ -40,6 +40,28 @@ ACTIONS = Table(
     sorted_by="-requested",
     ties=("created_at", "pk"),
 )
+REQUESTS = Table(
+    "requests",
+    "Requests",
+    "installs:requests",
+    (
+        Column(
+            "request",
+            "Request",
+            fixed=True,
+            keys=("package", "version"),
+            exported=("id", "name", "version", "path"),
+        ),
+        Column("state", "State"),
+        Column("reason", "Reason", exported=("reason", "answer")),
+        Column("user", "User", keys=("username",)),
+        Column("cluster", "Cluster", keys=("cluster__name",)),
+        Column("requested", "Requested", keys=("created_at",)),
+        Column("decided", "Decided", keys=("decision_at",), exported=("decided", "decided_by")),
+    ),
+    sorted_by="-requested",
+    ties=("created_at", "pk"),
+)
 _ENDED = tuple(str(state) for state in Action.State if state not in Action.OPEN)
 
 
@@ -123,8 +145,12 @@ def syncs_revision() -> str:
 def requests_matching(
     *, state: str = "", cluster: str = "", user: str = "", q: str = ""
 ) -> QuerySet[InstallRequest]:
-    """Requests, newest first."""
-    rows = InstallRequest.objects.select_related("cluster", "user", "decided_by")
+    """Requests, newest first, with `username` and `decision_at` to sort by; waiting ones have the
+    time of the request as the latter."""
+    rows = InstallRequest.objects.select_related("cluster", "user", "decided_by").annotate(
+        username=Coalesce("user__username", Value("")),
+        decision_at=Coalesce("decided_at", "created_at"),
+    )
     rows = narrow(rows, state=state, cluster__name=cluster, user__username=user)
     return search(rows, q, "package", "reason").order_by("-created_at", "-pk")
 

@@ -3,10 +3,14 @@
 A GET sends no request to a cluster. Every form works without JavaScript.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
@@ -24,9 +28,19 @@ from installs.queries import activity as queries
 from installs.queries.lookup import get_request
 from installs.views.forms import METHODS, UNPROCESSABLE, targets_of
 from olmweb.accounts.roles import sign_in_required
+from olmweb.api.formats import fill
+from olmweb.api.lists import StoredRows, export_table
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
-from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter, ValueField, ValuesForm, read_page
+from olmweb.web.forms import (
+    ChoiceFilter,
+    FilterForm,
+    SortFilter,
+    TextFilter,
+    ValueField,
+    ValuesForm,
+    read_page,
+)
 from olmweb.web.pages import render_live, revision_token, unchanged
 from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
@@ -130,22 +144,71 @@ class RequestsForm(FilterForm):
     user = TextFilter()
     q = TextFilter()
     state = ChoiceFilter(queries.REQUEST_STATES)
+    sort = SortFilter(queries.REQUESTS.names)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRow:
+    """A row of the exported table of requests; `name` is that of the package, `answer` the word of
+    the person who decided."""
+
+    id: int
+    name: str
+    version: str
+    path: str
+    state: str
+    reason: str
+    answer: str
+    user: str
+    cluster: str
+    requested: datetime
+    decided: datetime | None
+    decided_by: str
+
+
+def _export_rows(rows: Sequence[InstallRequest]) -> list[ExportRow]:
+    return [
+        fill(
+            ExportRow,
+            row,
+            name=row.package,
+            answer=row.word,
+            user=row.user.username if row.user else "",
+            cluster=row.cluster.name,
+            requested=row.created_at,
+            decided=row.decided_at,
+            decided_by=row.decided_by.username if row.decided_by else "",
+        )
+        for row in rows
+    ]
+
+
+@require_safe
+@sign_in_required()
+def request_export(request: HttpRequest) -> HttpResponseBase:
+    """The table of requests as CSV: every matching row, in its order, with the columns shown."""
+    chosen = RequestsForm.read(request.GET)
+    table = queries.REQUESTS.view(request, chosen.pop("sort"))
+    rows = queries.requests_matching(**chosen)
+    return export_table(request, table, StoredRows(rows, table.order, _export_rows))
 
 
 @remember_view
 @require_safe
 @sign_in_required()
 def request_list(request: HttpRequest) -> HttpResponse:
-    """The queue: waiting requests and decided ones, newest first."""
+    """The queue: waiting requests and decided ones."""
     chosen = RequestsForm.read(request.GET)
     token = revision_token("requests", queries.requests_revision())
     if (answer := unchanged(request, token)) is not None:
         return answer
     notices: list[str] = []
-    rows = queries.requests_matching(**chosen)
+    table = queries.REQUESTS.view(request, chosen.pop("sort"))
+    rows = queries.requests_matching(**chosen).order_by(*table.order)
     page = paginate(rows, read_page(request.GET, notices), PAGE_SIZE, notices)
     context = {
         "show": "requests",
+        "table": table,
         "page": page,
         "notices": notices,
         "total": page.paginator.count,

@@ -80,6 +80,8 @@ PAGES: dict[str, dict[str, str]] = {
     "/activity/export.csv": _ACCOUNT,
     "/activity/columns": {"POST": "account"},
     "/activity/requests/": _ACCOUNT,
+    "/activity/requests/export.csv": _ACCOUNT,
+    "/activity/requests/columns": {"POST": "account"},
     "/activity/requests/{id}": {"GET": "account", "POST": "account"},
     "/activity/actions/{id}": _ACCOUNT,
     "/activity/bulk-installs/{id}": _ACCOUNT,

@@ -318,7 +318,7 @@ def test_the_queue_says_when_it_is_empty_and_lists_what_was_asked(
     )
     response = client.get("/activity/requests/?state=waiting&q=etcd")
     page = assert_page(response)
-    assert "1 request," in page.text
+    assert "1 request " in page.text
     assert b"<b>now" not in response.content
     assert "No results" in assert_page(client.get("/activity/requests/?state=declined")).text
     assert_page(client.get("/activity/requests/?state=x"), 400)

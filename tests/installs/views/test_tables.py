@@ -12,7 +12,8 @@ from django.test import Client
 from django.utils import timezone
 
 from catalogs.views.catalogs import CATALOGS
-from installs.queries.activity import ACTIONS
+from installs.models import InstallRequest
+from installs.queries.activity import ACTIONS, REQUESTS
 from installs.queries.clusteroperators import CLUSTEROPERATORS
 from installs.queries.crds import CRDS
 from installs.queries.operator_table import OPERATORS
@@ -30,6 +31,7 @@ TABLES = {
     "/crds/": CRDS,
     "/catalogs/": CATALOGS,
     "/activity/": ACTIONS,
+    "/activity/requests/": REQUESTS,
 }
 SORTS = [
     (path, f"{sign}{column}")
@@ -61,6 +63,17 @@ def fill_lists(clusters: list[Cluster], user: User) -> None:
             state="succeeded" if number % 2 else "pending",
             finished_at=now + timedelta(seconds=number) if number % 2 else None,
         )  # fmt: skip
+        make_request(cluster, name, user, number)
+
+
+def make_request(cluster: Cluster, package: str, user: User | None = None, number: int = 0) -> None:
+    decided = number % 2 == 1
+    InstallRequest.objects.create(
+        cluster=cluster, catalog_name="catalog", package=package, version="1.0.0", name=package,
+        path="Subscription", reason=("", "a", "b")[number % 3], user=user if number % 3 else None,
+        state="declined" if decided else "waiting", decided_by=user if decided else None,
+        decided_at=timezone.now() + timedelta(seconds=number) if decided else None,
+    )  # fmt: skip
 
 
 def read_export(client: Client, path: str, **params: Any) -> list[dict[str, str]]:
@@ -100,6 +113,7 @@ def test_an_export_has_the_shown_columns_without_formulas(
     make_crd(cluster=prod, name="=cmd()")
     make_catalog(cluster=prod, name="=cmd()")
     make_action(prod, "=cmd()", state="failed")
+    make_request(prod, "=cmd()")
     table = TABLES[path]
     rows = read_export(reader, path, columns=table.columns[0].name)
     assert len(rows) == ROWS + 1
