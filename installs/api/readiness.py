@@ -62,7 +62,7 @@ def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> H
         q=query.q,
         following=read_following(query.following),
     )
-    clusters = list(Cluster.objects.order_by("name"))
+    clusters = _clusters()
 
     def rows() -> Iterator[Keyed]:
         for report in requested_readiness(clusters, filters):
@@ -84,7 +84,7 @@ def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> H
 @router.get("/takeovers", response=Page[V1Migration])
 def list_takeovers(request: HttpRequest, query: Query[TakeoverParameters]) -> HttpResponseBase:
     """For each Subscription whether a ClusterExtension can take over, and what is in the way."""
-    clusters = [get_cluster(query.cluster)] if query.cluster else list(Cluster.objects.all())
+    clusters = [get_cluster(query.cluster)] if query.cluster else _clusters()
 
     def matching() -> list[V1Migration]:
         return narrowed(v1_migrations(clusters), query.fate or (), query.q)
@@ -102,3 +102,9 @@ def list_takeovers(request: HttpRequest, query: Query[TakeoverParameters]) -> Ht
         [clusters_state(), catalogs_state(read_catalogs())],
         lambda: takeover_markdown(matching()),
     )
+
+
+def _clusters() -> list[Cluster]:
+    """All clusters in the order in which cursors compare their names, whatever the collation of
+    the database."""
+    return sorted(Cluster.objects.all(), key=lambda cluster: cluster.name)

@@ -53,8 +53,9 @@ def v1_migrations(clusters: Sequence[Cluster]) -> list[V1Migration]:
     """The Subscriptions of these clusters, by cluster, namespace and name; seven queries."""
     by_id = {cluster.pk: cluster for cluster in clusters}
     rows = Operator.objects.filter(cluster__in=by_id, kind="Subscription")
-    operators = list(
-        rows.defer("conditions", "facts", "message").order_by("cluster__name", "namespace", "name")
+    operators = sorted(  # not by the database, whose collation may differ from that of cursors
+        rows.defer("conditions", "facts", "message").order_by(),
+        key=lambda row: (by_id[row.cluster_id].name, row.namespace, row.name),
     )
     parts = _parts(by_id)
     sources = _sources(by_id, {operator.package for operator in operators})

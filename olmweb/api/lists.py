@@ -138,7 +138,8 @@ class StoredRows(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A computed row; keys ascend and are unique."""
+    """A computed row; keys ascend as Python compares them and are unique. The collation of a
+    database may order texts differently, so the source sorts them itself."""
 
     key: tuple[str, int]
     row: object
