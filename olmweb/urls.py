@@ -6,9 +6,10 @@ from django.views.generic import TemplateView
 
 from installs.views.clusters import overview
 from olmweb.accounts import account_views, views
-from olmweb.api import routes
+from olmweb.api import errors, routes
 from olmweb.serving import events, health
 
+handler400 = errors.bad_request
 urlpatterns = [
     path("", overview, name="overview"),
     path("", include("catalogs.urls")),

@@ -71,7 +71,9 @@ class OperatorParameters(ListParameters):
 class TransitionParameters(ListParameters):
     cluster: OnCluster = values("Name of the cluster.")
     kind: Annotated[Values, FilterLookup("kind__in")] = values("Kubernetes kind.")
-    namespace: Annotated[Values, FilterLookup("namespace__in")] = values("Namespace of the object.")
+    namespace: Annotated[NameOrNone, FilterLookup("namespace__in")] = values(
+        "Namespace of the object; `-` for none."
+    )
     name: Annotated[Values, FilterLookup("name__in")] = values("Name of the object.")
     type: Annotated[Values, FilterLookup("type__in")] = values("Condition type, Object or Health.")
     since: list[Annotated[datetime, BeforeValidator(read_moment)]] | None = values(

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.utils import timezone
+from ninja.errors import HttpError
 from ninja.security import SessionAuth
 from ninja.security.base import AuthBase
 
@@ -89,7 +90,23 @@ class BearerToken(AuthBase):
 
 
 class Session(SessionAuth):
-    """A signed-in browser; ninja checks its CSRF token for every method but the safe ones."""
+    """A signed-in browser; ninja checks its CSRF token for every method but the safe ones.
+
+    Without a session there is nothing to forge: the request lacks credentials (401, not 403).
+    """
+
+    def __call__(self, request: HttpRequest) -> Any:
+        if not request.user.is_authenticated:
+            return None
+        try:
+            return super().__call__(request)
+        except HttpError as error:
+            raise OlmwebError(
+                "The CSRF token of the session is missing or wrong.",
+                code="csrf",
+                status=403,
+                hint="Scripts send a bearer token; pages send the header X-CSRFToken.",
+            ) from error
 
 
 class PublicRead:

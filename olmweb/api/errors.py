@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import structlog
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern
+from django.views import defaults
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from olmweb.errors import BadRequest, Missing, OlmwebError, refuse_nul
@@ -87,11 +88,11 @@ def as_olmweb_error(error: Exception) -> OlmwebError:
             return _validation_error(error)
         case AuthenticationError():
             return OlmwebError(
-                "Sign in or send a bearer token to read this.",
+                "This needs a bearer token or a signed-in browser.",
                 code="unauthorized",
                 status=401,
-                hint="Make a token with `manage.py apitoken USER --scope read` and send it as "
-                "`Authorization: Bearer TOKEN`.",
+                hint="Make a token with `manage.py apitoken USER --scope read` (or `act`, to "
+                "change something) and send it as `Authorization: Bearer TOKEN`.",
             )
         case HttpError():
             code = _HTTP_CODES.get(error.status_code, "refused")
@@ -128,16 +129,37 @@ def _refuse_unreadable(request: HttpRequest) -> None:
 
 
 def _method_not_allowed(request: HttpRequest, refused: HttpResponseBase) -> HttpResponse:
+    methods = [method.strip() for method in refused["Allow"].split(",")]
+    if "GET" in methods:
+        methods.append("HEAD")
+    allowed = ", ".join(sorted(methods))
     response = error_response(
         OlmwebError(
-            f"{request.method} is not possible here; allowed: {refused['Allow']}.",
+            f"{request.method} is not possible here; allowed: {allowed}.",
             code="method-not-allowed",
             status=405,
             hint=DOCS_HINT,
         )
     )
-    response["Allow"] = refused["Allow"]
+    response["Allow"] = allowed
     return response
+
+
+def _answer_head(request: HttpRequest, view: View, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    """The headers of the GET. The rows of an export are not read."""
+    request.method = "GET"
+    try:
+        response = view(request, *args, **kwargs)
+    finally:
+        request.method = "HEAD"
+    if response.status_code == 405:
+        return response
+    headers = dict(response.items())
+    response.close()
+    if not isinstance(response, HttpResponse):  # of unknown length
+        return StreamingHttpResponse((), status=response.status_code, headers=headers)
+    headers["Content-Length"] = str(len(response.content))
+    return HttpResponse(status=response.status_code, headers=headers)
 
 
 def guard(view: View) -> View:
@@ -147,7 +169,10 @@ def guard(view: View) -> View:
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             _refuse_unreadable(request)
-            response = view(request, *args, **kwargs)
+            if request.method == "HEAD":
+                response = _answer_head(request, view, *args, **kwargs)
+            else:
+                response = view(request, *args, **kwargs)
         except Exception as error:  # the API's boundary
             return handle_exception(request, error)
         return _method_not_allowed(request, response) if response.status_code == 405 else response
@@ -167,3 +192,11 @@ def guard_patterns(patterns: list[Any]) -> list[Any]:
 @guard
 def unknown_route(request: HttpRequest, rest: str = "") -> HttpResponseBase:
     raise Missing(f"{request.path[:200]} is not a route of the API.", hint=DOCS_HINT)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The 400 of a request that Django refuses before any view, such as one for an unknown host:
+    an error of the API under its address, else a page."""
+    if request.path.startswith("/api/"):
+        return handle_exception(request, exception)
+    return defaults.bad_request(request, exception)

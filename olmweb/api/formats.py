@@ -47,7 +47,7 @@ def finish(response: R, etag: str) -> R:
     """Headers of every answer that may be kept: only after asking again, and per caller."""
     response["ETag"] = etag
     response["Cache-Control"] = "private, no-cache"
-    patch_vary_headers(response, ("Authorization", "Cookie"))
+    patch_vary_headers(response, ("Accept", "Authorization", "Cookie"))
     return response
 
 
@@ -58,7 +58,8 @@ def require_acceptable(request: HttpRequest, media_type: str) -> None:
             f"This answer is {media_type}, which the Accept header refuses.",
             code="not-acceptable",
             status=406,
-            hint=f"Send `Accept: {media_type}` or `*/*`; lists also know format=json|ndjson|csv.",
+            hint=f"Send `Accept: {media_type}` or `*/*`; lists are also application/x-ndjson "
+            "and text/csv.",
         )
 
 

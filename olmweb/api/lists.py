@@ -60,7 +60,8 @@ class ListParameters(Parameters, FilterSchema):
     cursor: str = text("`next` of the page before.")
     fields: str = text("Only these fields of the items, comma-separated.")
     format: Annotated[str, OneOf(tuple(MEDIA_TYPES))] = Field(
-        "json", description="ndjson and csv stream the whole result."
+        "json",
+        description="ndjson and csv stream the whole result. Absent: by the Accept header.",
     )
 
     def no_condition(self, _: object) -> Q:
@@ -73,7 +74,9 @@ class ReportParameters(ListParameters):
     """The parameters of a list that is also written as Markdown."""
 
     format: Annotated[str, OneOf(tuple(FORMATS))] = Field(
-        "json", description="ndjson, csv and md are the whole result; md is for people."
+        "json",
+        description="ndjson, csv and md are the whole result; md is for people. Absent: by the "
+        "Accept header.",
     )
 
 
@@ -193,18 +196,18 @@ def answer_list(
     names = read_fields(query.fields, row)
     seal = _seal(request)
     after = _read_cursor(query.cursor, seal)
-    require_acceptable(request, FORMATS[query.format])
-    etag = make_etag(request, *state, *(about or {}).items())
+    form = _read_format(request, query)
+    etag = make_etag(request, form, *state, *(about or {}).items())
     unchanged = not_modified(request, etag)
     if unchanged is not None:
         return unchanged
-    if query.format == MARKDOWN:
+    if form == MARKDOWN:
         return finish(_as_markdown(markdown(), name), etag)
-    if query.format != "json":
+    if form != "json":
         chunks = source.chunks(after, query.limit)
         if not request.user.is_authenticated:
             chunks = _require_few(chunks)
-        return finish(stream(chunks, names, query.format, name), etag)
+        return finish(stream(chunks, names, form, name), etag)
     page = source.page(after, query.limit or DEFAULT_LIMIT)
     body = {
         "items": [pick(item, names) for item in page.rows],
@@ -213,6 +216,18 @@ def answer_list(
         **(about or {}),
     }
     return finish(json_response(body), etag)
+
+
+def _read_format(request: HttpRequest, query: ListParameters) -> str:
+    """The format that the parameter names, else the one that the Accept header prefers. Raises
+    OlmwebError (406) when the header refuses it."""
+    form = query.format
+    if "format" not in request.GET:
+        offered = FORMATS if isinstance(query, ReportParameters) else MEDIA_TYPES
+        preferred = request.get_preferred_type(list(offered.values()))
+        form = next((name for name, kind in offered.items() if kind == preferred), form)
+    require_acceptable(request, FORMATS[form])
+    return form
 
 
 def export_table(

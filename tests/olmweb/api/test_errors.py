@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.test import Client, RequestFactory
 from ninja.errors import HttpError, ValidationError
@@ -40,7 +41,28 @@ def test_every_route_refuses_other_methods_with_405(client: Client, path: str) -
             continue  # the one that can be written: tests of actions
         response = client.generic(method, ROOT + path)
         assert_error(response, 405)
-        assert response["Allow"] in ("GET", "GET, POST", "POST, GET")
+        assert response["Allow"] in ("GET, HEAD", "GET, HEAD, POST")
+
+
+@pytest.mark.parametrize("path", ["actions", "bulk-installs", "bulk-installs/1/stop"])
+def test_a_post_without_credentials_is_told_how_to_authenticate(path: str, db: None) -> None:
+    client = Client(enforce_csrf_checks=True)
+    response = client.post(ROOT + path, {"verb": "install"}, content_type="application/json")
+    assert assert_error(response, 401)["code"] == "unauthorized"
+    assert response["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_a_post_of_a_browser_without_its_csrf_token_stays_a_403(bob: User) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(bob)
+    refused = client.post(ROOT + "actions", {}, content_type="application/json")
+    assert assert_error(refused, 403)["code"] == "csrf"
+
+
+def test_an_unknown_host_is_an_error_of_the_api_under_its_address(client: Client) -> None:
+    assert_error(client.get(ROOT + "operators", headers={"Host": "elsewhere.example"}), 400)
+    page = client.get("/operators/", headers={"Host": "elsewhere.example"})
+    assert (page.status_code, page["Content-Type"].partition(";")[0]) == (400, "text/html")
 
 
 @pytest.mark.parametrize("path", MISSING)

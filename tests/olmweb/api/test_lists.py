@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from catalogs.models import Catalog
@@ -17,7 +18,7 @@ from olmweb.api import lists, routes
 from olmweb.api.lists import CONTROLS
 from olmweb.models import Cluster
 from tests.factories import make_operator, make_package
-from tests.worlds.rest import LISTS, ROOT, World, lines
+from tests.worlds.rest import EVERYTHING, LISTS, ROOT, World, lines
 from tests.worlds.rest_fixtures import Get
 
 
@@ -113,6 +114,36 @@ def test_csv_holds_the_whole_list_a_row_an_item(
             if isinstance(value, str):
                 assert row[field].removeprefix("'") == value
             assert not row[field].startswith(("=", "+", "-", "@"))
+
+
+@every_list
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [("text/csv", "csv"), ("application/x-ndjson", "ndjson"), ("*/*", "json"),
+     ("text/csv;q=0.5, application/json", "json"), ("text/html, */*;q=0.8", "json")],
+)  # fmt: skip
+def test_the_accept_header_chooses_the_format(
+    world: World, get: Get, name: str, accept: str, form: str
+) -> None:
+    answer, explicit = get(LISTS[name], accept=accept), get(LISTS[name], {"format": form})
+    assert answer["Content-Type"] == explicit["Content-Type"]
+    assert body_of(answer) == body_of(explicit)
+    assert "Accept" in answer["Vary"].split(", ")
+    if form != "json":
+        assert get(LISTS[name], accept="application/json")["ETag"] != answer["ETag"]
+        assert get(LISTS[name], {"format": "json"}, accept=accept).status_code == 406
+
+
+@pytest.mark.parametrize("path", EVERYTHING.values(), ids=EVERYTHING)
+def test_head_answers_the_headers_of_get(
+    world: World, client: Client, token: str, path: str
+) -> None:
+    headers = {"Authorization": f"Bearer {token}"}
+    whole = client.get(ROOT + path, headers=headers)
+    head = client.head(ROOT + path, headers=headers)
+    assert body_of(head) == b""
+    for header in ("Content-Type", "ETag", "Cache-Control", "Content-Length"):
+        assert head.headers.get(header) == whole.headers.get(header)
 
 
 @pytest.mark.parametrize(
@@ -286,6 +317,7 @@ FILTERS: list[tuple[str, dict[str, Any], int]] = [
     ("transitions", {"name": "etcd", "kind": "PlatformOperator", "cluster": "prod"}, 7),
     ("transitions", {"kind": "ClusterExtension"}, 0),
     ("transitions", {"namespace": "argo"}, 0),
+    ("transitions", {"namespace": "-"}, 7),
     ("transitions", {"type": "Installed"}, 7),
     ("transitions", {"since": "2999-01-01"}, 0),
     ("transitions", {"since": "2001-01-01T00:00:00+02:00"}, 7),
