@@ -6,15 +6,18 @@ They make the same plans, dry runs, refusals and rows as the pages.
 import hashlib
 import json
 import uuid
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from django.db.models import Count, Max
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.urls import reverse
 from ninja import FilterLookup, Query, Router
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
+from catalogs.verdicts.rules import Verdict
 from installs.actions import bulk, plan_changes, record, retry
 from installs.actions.bulk import Item, Key
 from installs.actions.objects import CARRIES_MORE
@@ -29,6 +32,7 @@ from installs.api.schemas import (
     batch_row,
     request_row,
 )
+from installs.methods import METHODS
 from installs.models import Action, InstallRequest
 from installs.queries import lookup
 from installs.queries.activity import progress_of, requests_revision
@@ -38,7 +42,7 @@ from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import OneOf, RequestBody, Values, values
 from olmweb.clusters import get_cluster
-from olmweb.errors import BadRequest, Missing
+from olmweb.errors import BadRequest, Missing, OlmwebError
 from olmweb.models import Cluster
 
 KEY_LIMIT = 100
@@ -69,7 +73,9 @@ class RequestParameters(ListParameters):
 
 class ActionBody(RequestBody):
     """An action to take. `name` is the object's; of an install empty for the default. `only`
-    refuses an approval if the InstallPlan carries more than this ClusterServiceVersion."""
+    refuses an approval if the InstallPlan carries more than this ClusterServiceVersion. `bundle`
+    names the bundle to install instead of its `version`. `anyway` also installs what is predicted
+    to fail."""
 
     cluster: str
     verb: str
@@ -80,6 +86,7 @@ class ActionBody(RequestBody):
     namespace: str = ""
     channel: str = ""
     version: str = ""
+    bundle: str = ""
     targets: str = ""
     approval: str = ""
     policy: str = ""
@@ -87,6 +94,7 @@ class ActionBody(RequestBody):
     crd_safety: str = ""
     only: str = ""
     take: bool = False
+    anyway: bool = False
     dry_run: bool = False
 
 
@@ -105,8 +113,9 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
     """Asks for an install, upgrade, approval, retry or removal; the cluster tries it first.
 
     202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. The
-    same request with the same `Idempotency-Key` header gives the same action again, with the header
-    `Idempotency-Replayed: true`; another request with that key is refused (422, `key-reused`).
+    same request with the same `Idempotency-Key` header gives the same action again. `Location` is
+    the address of the action, `Idempotency-Replayed` says whether it is repeated; another request
+    with that key is refused (422, `key-reused`).
     Needs a token with the scope act.
     """
     require_scope(request)
@@ -117,6 +126,8 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
     if not body.dry_run and (earlier := record.earlier_action(request.user, key, hashed)):
         return _accepted(action_row(earlier), replayed=True)
     plan = _plan(body)
+    if not body.anyway:
+        _refuse_predicted_failure(plan)
     result = record.dry_run(plan, request.user)
     if body.dry_run:
         outcome = {**result.as_json(), "objects": [list(names) for names in result.objects]}
@@ -177,8 +188,9 @@ def _hash_of(body: RequestBody) -> str:
 def _accepted(row: ActionRow | BatchRow, *, replayed: bool) -> HttpResponseBase:
     response = json_response(row)
     response.status_code = 202
-    if replayed:
-        response["Idempotency-Replayed"] = "true"
+    route = "get_action" if isinstance(row, ActionRow) else "get_batch"
+    response["Location"] = reverse(f"api:{route}", args=[row.id])
+    response["Idempotency-Replayed"] = "true" if replayed else "false"
     return response
 
 
@@ -187,6 +199,9 @@ def _plan(body: ActionBody) -> Plan:
     fields = body.model_dump(include=set(FORM_FIELDS))
     if body.verb == Action.Verb.INSTALL:
         package = _package(body, cluster)
+        _refuse_foreign_fields(fields | {"bundle": body.bundle}, read_method(body.path))
+        fields["version"] = _version(body, package)
+        _require_channel(body, package)
         return plan_install(cluster, package, body.name, body.path, fields)
     if body.verb == Action.Verb.APPROVE:
         plan = lookup.get_install_plan(cluster.name, body.namespace, body.name)
@@ -198,6 +213,60 @@ def _plan(body: ActionBody) -> Plan:
     if body.verb == Action.Verb.RETRY:
         return retry.plan_retry(operator)
     return plan_changes.plan_remove(operator)
+
+
+def _refuse_foreign_fields(values: Mapping[str, str], method: InstallMethod) -> None:
+    """Raises OlmwebError (422) that names the values for which the method has no field."""
+    usable = METHODS[method].form_fields()
+    problems = {
+        name: f"A {method} has no {name}."
+        for name, value in values.items()
+        if value and ("version" if name == "bundle" else name) not in usable
+    }
+    if problems:
+        raise OlmwebError(
+            " ".join(problems.values()),
+            code="no-such-field",
+            status=422,
+            hint=METHODS[method].version_hint or "Leave it out, or choose another path.",
+            fields=problems,
+        )
+
+
+def _version(body: ActionBody, package: Package) -> str:
+    """The version to install, or the name of the bundle. Raises BadRequest for both, and for a
+    bundle that the package does not have."""
+    if not body.bundle:
+        return body.version
+    problem = ""
+    if body.version:
+        problem = "Give version or bundle, not both."
+    elif not package.bundles.filter(name=body.bundle).exists():
+        problem = f"Package {package.name} has no bundle {body.bundle[:120]}."
+    if problem:
+        raise BadRequest(problem, code="invalid", bundle=problem)
+    return body.bundle
+
+
+def _require_channel(body: ActionBody, package: Package) -> None:
+    """Raises BadRequest for a channel that the stored catalog does not have."""
+    names = sorted(package.channels.values_list("name", flat=True))
+    if body.channel and names and body.channel not in names:
+        shown = ", ".join(names[:10])
+        message = f"Package {package.name} has no channel {body.channel[:120]}, only {shown}."
+        raise BadRequest(message, code="invalid", channel=message)
+
+
+def _refuse_predicted_failure(plan: Plan) -> None:
+    """Raises OlmwebError (422) for an install that is predicted to fail."""
+    verdict = plan.verdict if plan.verb == Action.Verb.INSTALL else None
+    if verdict is not None and verdict.verdict == Verdict.NOT_INSTALLABLE:
+        raise OlmwebError(
+            verdict.sentence,
+            code="predicted-to-fail",
+            status=422,
+            hint='Send "anyway": true to install it all the same.',
+        )
 
 
 def _package(body: ActionBody, cluster: Cluster) -> Package:

@@ -159,6 +159,11 @@ class Method(ABC):
         """A valid name for the object that installs this package: its own, cut if need be."""
         return package[: self.name_limit].rstrip("-.")
 
+    def form_fields(self) -> frozenset[str]:
+        """The form fields that the method can use on some cluster."""
+        namespace = ("namespace",) if self.needs_namespace else ()
+        return frozenset((*self.fields.values(), *namespace))
+
     def offered(self, choice: InstallChoice) -> frozenset[str]:
         """The form fields that the cluster's CustomResourceDefinition has."""
         forms = (form for field, form in self.fields.items() if choice.has(field))

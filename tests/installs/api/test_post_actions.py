@@ -11,6 +11,7 @@ from django.test import Client
 from kombu.exceptions import OperationalError
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
+from catalogs.models import Bundle
 from installs import tasks
 from installs.actions import record
 from installs.models import Action, Component, Operator
@@ -18,7 +19,14 @@ from installs.state.full_sync import sync_cluster
 from olmweb.errors import Outage
 from olmweb.models import ApiToken, Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_catalog, make_cluster, make_operator, make_package
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_component,
+    make_operator,
+    make_package,
+    make_prediction,
+)
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/actions"
@@ -51,11 +59,12 @@ def test_an_install_is_recorded_and_asking_twice_with_a_key_is_asking_once(olivi
     assert first.status_code == 202, first.json()
     told = first.json()
     assert (told["state"], told["as_user"], told["object"]["name"]) == ("pending", "olivia", "etcd")
-    assert "Idempotency-Replayed" not in first
+    assert first["Idempotency-Replayed"] == "false"
+    assert first["Location"] == f"{URL}/{told['id']}"
     Action.objects.update(state="succeeded")
     again = post(olivia, INSTALL, **{"Idempotency-Key": "k"})
     assert (again.status_code, again.json()["id"]) == (202, told["id"])
-    assert again["Idempotency-Replayed"] == "true"
+    assert (again["Idempotency-Replayed"], again["Location"]) == ("true", first["Location"])
     assert Action.objects.count() == 1
 
 
@@ -131,6 +140,61 @@ def test_an_action_is_recorded_and_sent_later_when_the_broker_is_away(
     monkeypatch.setattr(tasks.run_action, "apply_async", sent)
     tasks.resume_actions()
     assert sent.call_args.args == ((answer.json()["id"],),)
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "value"),
+    [
+        ("PlatformOperator", "version", "1.1.0"),
+        ("PlatformOperator", "bundle", "etcd.v1.1.0"),
+        ("PlatformOperator", "channel", "stable"),
+        ("PlatformOperator", "approval", "Manual"),
+        ("PlatformOperator", "namespace", "etcd"),
+        ("ClusterExtension", "approval", "Manual"),
+        ("ClusterExtension", "targets", "own"),
+        ("Subscription", "policy", "SelfCertified"),
+        ("Subscription", "service_account", "installer"),
+    ],
+)
+def test_a_field_that_the_method_lacks_is_refused_by_name(
+    olivia: User, path: str, field: str, value: str
+) -> None:
+    answer = post(olivia, INSTALL | {"path": path, field: value})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "no-such-field")
+    assert answer.json()["error"]["fields"] == {field: f"A {path} has no {field}."}
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_what_is_predicted_to_fail_is_refused_unless_it_is_wanted_anyway(
+    olivia: User, dry_run: bool
+) -> None:
+    bundle = Bundle.objects.get(package__name="etcd", version="1.1.0")
+    make_prediction(bundle=bundle, rule="po-install-mode", sentence="OwnNamespace only.")
+    body = INSTALL | {"dry_run": dry_run}
+    refused = post(olivia, body)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "predicted-to-fail")
+    assert refused.json()["error"]["message"] == "OwnNamespace only."
+    assert not Action.objects.exists()
+    assert post(olivia, body | {"anyway": True}).status_code == (200 if dry_run else 202)
+
+
+def test_a_bundle_has_a_field_of_its_own(olivia: User) -> None:
+    cluster = Cluster.objects.get()
+    make_component(cluster=cluster, kind="CatalogSource", name="redhat-operators", namespace="olm")
+    cluster.kinds = cluster.kinds | {"Subscription": {"state": "served"}}
+    cluster.save()
+    body = INSTALL | {"path": "Subscription", "namespace": "etcd", "dry_run": True}
+    for chosen in ({"version": "1.0.0"}, {"bundle": "etcd.v1.0.0"}):
+        answer = post(olivia, body | chosen)
+        assert answer.status_code == 200, answer.json()
+        subscription = answer.json()["manifests"][-1]
+        assert subscription["spec"]["startingCSV"] == "etcd.v1.0.0"
+    for chosen in ({"bundle": "nope.v1"}, {"bundle": "etcd.v1.0.0", "version": "1.0.0"}):
+        refused = post(olivia, body | chosen)
+        assert (refused.status_code, list(refused.json()["error"]["fields"])) == (400, ["bundle"])
+    for chosen in ({"version": "9.9.9"}, {"channel": "nope"}):
+        refused = post(olivia, body | chosen)
+        assert (refused.status_code, list(refused.json()["error"]["fields"])) == (400, [*chosen])
 
 
 def test_a_dry_run_records_nothing_and_shows_what_would_be_sent(olivia: User) -> None:

@@ -52,10 +52,8 @@ def test_asking_twice_with_a_key_is_asking_once_and_progress_can_be_read(olivia:
     assert (told["total"], told["done"], told["waiting"], told["user"]) == (2, 0, 2, "olivia")
     again = post(olivia, BODY, **{"Idempotency-Key": "k"})
     assert again.json()["id"] == told["id"]
-    assert (first.headers.get("Idempotency-Replayed"), again["Idempotency-Replayed"]) == (
-        None,
-        "true",
-    )
+    assert (first["Idempotency-Replayed"], again["Idempotency-Replayed"]) == ("false", "true")
+    assert first["Location"] == again["Location"] == f"{URL}/{told['id']}"
     anyway = post(olivia, BODY | {"anyway": True}, **{"Idempotency-Key": "k"})
     assert anyway.json()["error"]["code"] == "key-reused"
     other = post(olivia, BODY | {"packages": [CRANE]}, **{"Idempotency-Key": "k"})
