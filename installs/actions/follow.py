@@ -232,8 +232,8 @@ def _done(row: Operator, wanted: list[str]) -> bool:
 def _has_succeeded(row: Operator, csv: str) -> bool:
     """Whether this version is installed for the Subscription, whatever its other conditions.
 
-    OLM v0 resolves while the old version is still being replaced, fails, and leaves that condition
-    on the Subscription until its next look, minutes after the new version has succeeded.
+    A failed resolution is reported on every Subscription of the namespace, also on those whose
+    version has succeeded.
     """
     if row.details.get("installed_csv") != csv:
         return False
