@@ -58,6 +58,12 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "tabs": [(name, title, counts.get(name)) for name, title in tabs.items()],
         "chosen": _chosen(request.GET, choice),
         "installed": (installed := installed_packages().get(package_row.name, ())),
+        "installed_here": [
+            installation
+            for installation in installed
+            if package_row.catalog.cluster is None
+            or installation.cluster == package_row.catalog.cluster_name
+        ],
         "healths": list(dict.fromkeys(installation.health for installation in installed)),
         "notices": notices,
         "target_cluster": read_target_cluster(request, package_row.catalog, notices),

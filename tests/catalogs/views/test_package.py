@@ -293,6 +293,29 @@ def test_the_head_says_how_what_was_installed_is_doing(reader, etcd):
     assert "Installed" in reader.get(url(etcd)).content.decode().split("<h1")[1][:2000]
 
 
+def test_what_is_installed_is_viewed_first_and_installed_again_second(reader, etcd):
+    make_operator(cluster=make_cluster(name="edge"), name="etcd", package="etcd")
+    head = reader.get(url(etcd)).content.decode().split('id="tabs"')[0]
+    assert "View operator" not in head, "it is on another cluster"
+    make_operator(cluster=etcd.catalog.cluster, name="etcd", package="etcd")
+    head = reader.get(url(etcd)).content.decode().split("<h1")[1].split('id="tabs"')[0]
+    primary = re.findall(r'pf-m-primary"\s+href="([^"]+)"', head)
+    assert primary == ["/operators/prod/PlatformOperator/-/etcd"]
+    make_operator(cluster=etcd.catalog.cluster, name="second", package="etcd")
+    head = reader.get(url(etcd)).content.decode().split("<h1")[1].split('id="tabs"')[0]
+    assert re.findall(r'pf-m-primary"\s+href="([^"]+)"', head) == ["?tab=installed"]
+
+
+def test_a_creation_time_is_shown_as_a_date(reader, etcd):
+    package = make_package(catalog=etcd.catalog, name="dated")
+    for number, at in enumerate(("2024-02-03T04:05:06Z", "2024-05-06", "last Friday"), 1):
+        make_bundle(package=package, version=f"1.{number}.0", ordinal=number, released_at=at)
+    page = text_of(reader.get(url(package, tab="versions")))
+    for shown in ("2024-02-03", "2024-05-06", "last Friday"):
+        assert f'data-label="Created at">{shown}<' in page
+    assert "04:05" not in page
+
+
 def test_where_it_is_installed_leads_to_the_operator(reader, etcd):
     assert "No cluster has this package installed" in text_of(
         reader.get(url(etcd, tab="installed"))
