@@ -19,6 +19,7 @@ from catalogs.sources import own_catalogs
 from catalogs.sources.base import SourceError, no_progress, progress_callback
 from catalogs.sources.own_catalogs import own_catalog
 from catalogs.sync.catalog import SyncResult, sync_catalog
+from catalogs.sync.deletion import delete_own_catalog
 from olmweb.errors import Missing
 from olmweb.models import SyncRun
 from olmweb.runtime import leases
@@ -48,6 +49,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        is_new = not Catalog.objects.filter(cluster=None, slug=options["name"]).exists()
         catalog = _catalog(options["name"], _source(options))
         started = time.monotonic()
         shown = _Terminal() if sys.stderr.isatty() else None
@@ -67,6 +69,8 @@ class Command(BaseCommand):
                 )
         if shown:
             shown.end()
+        if is_new and options["file"] and result.outcome == SyncRun.Outcome.FAILED:
+            delete_own_catalog(catalog)  # a mistyped path leaves no failing catalog behind
         seconds = time.monotonic() - started
         if options["json"]:
             self.stdout.write(json.dumps(_as_json(catalog, result, seconds)))

@@ -12,6 +12,7 @@ from django.core.management import CommandError, call_command
 from catalogs.fbc.split import index_spool
 from catalogs.models import Catalog, Package
 from catalogs.sync import catalog as sync
+from tests.factories import make_catalog, make_cluster
 from tests.worlds.fbc import jsonl, package
 from tests.worlds.image_registry_fake import registry_fake, status, tar
 from tests.worlds.syncing import make, rewrite
@@ -53,6 +54,31 @@ def test_the_command_exits_1_on_a_failed_sync(folder):
     printed, code = command("demo", "--file", str(folder / "no"))
     assert (printed["outcome"], code) == ("failed", 1)
     assert "can't be opened" in printed["error"]
+
+
+def test_a_path_that_does_not_exist_leaves_no_catalog_behind_and_takes_none_away(folder):
+    command("new", "--file", str(folder / "no"))
+    assert not Catalog.objects.exists()
+    path = folder / "c.jsonl"
+    path.write_bytes(jsonl(package()))
+    command("demo", "--file", str(path))
+    command("demo", "--file", str(folder / "no"))
+    assert Catalog.objects.get().packages.count() == 1
+
+
+def test_a_catalog_that_a_person_added_is_deleted_by_a_command(folder):
+    path = folder / "c.jsonl"
+    path.write_bytes(jsonl(package()))
+    command("demo", "--file", str(path))
+    of_cluster = make_catalog(cluster=make_cluster())
+    with pytest.raises(CommandError, match="follows its ClusterCatalog"):
+        call_command("delete_catalog", str(of_cluster))
+    out = StringIO()
+    call_command("delete_catalog", "demo", "--json", stdout=out)
+    assert json.loads(out.getvalue()) == {"catalog": "-/demo", "outcome": "deleted"}
+    assert list(Catalog.objects.all()) == [of_cluster]
+    with pytest.raises(CommandError, match="No catalog is called"):
+        call_command("delete_catalog", "demo")
 
 
 @pytest.mark.parametrize(

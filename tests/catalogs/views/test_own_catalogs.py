@@ -227,7 +227,8 @@ def test_the_command_records_a_catalog_that_it_adds() -> None:
     with pytest.raises((CommandError, SystemExit)):
         call_command("sync_catalog", "community", "--file", "/nowhere", "--json")
     assert [(event, detail["source"]) for event, _, detail in events()] == [
-        ("catalog-added", "/nowhere")
+        ("catalog-added", "/nowhere"),
+        ("catalog-deleted", "/nowhere"),
     ]
 
 
