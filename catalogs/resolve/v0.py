@@ -89,7 +89,8 @@ def _first(
                 outside = f"outside the range {text}"
                 rejected.append(_candidate(name, version, channel, "range", outside))
             elif best is None:
-                reason = _because(bundles.get(name), name, channel, installed)
+                within = text if name != order[0] else ""
+                reason = _because(bundles.get(name), name, channel, installed, within)
                 best = BundleCandidate(name, version, (channel,), True, "", reason)
             else:
                 farther = f"further from the head than {best.bundle}"
@@ -210,14 +211,21 @@ def _stay(
 
 
 def _because(
-    bundle: ResolverBundle | None, name: str, channel: str, installed: InstalledVersion | None
+    bundle: ResolverBundle | None,
+    name: str,
+    channel: str,
+    installed: InstalledVersion | None,
+    within: str,
 ) -> str:
+    """`within` is the range that left out entries nearer to the head, or empty."""
     reason = f"{name}: the head of channel {channel}."
     if installed is not None:
         reason = (
             f"{name}: of what may directly follow {installed.name} in channel {channel}, the "
             "nearest to the head."
         )
+    elif within:
+        reason = f"{name}: in channel {channel}, the nearest to the head in the range {within}."
     if bundle is not None and bundle.dependencies:
         reason += f" It needs others ({', '.join(bundle.dependencies)}), which must "
         reason += "be found with it."

@@ -216,10 +216,9 @@ def groups_in(cluster: Cluster, namespace: str) -> list[Component]:
 
 
 def watched(group: Component) -> tuple[str, ...]:
-    """The namespaces that the group selects; none means every namespace."""
-    namespaces = details_of(group).get("namespaces")
-    listed = [str(namespace) for namespace in namespaces] if isinstance(namespaces, list) else []
-    return () if listed == [""] else tuple(listed)
+    """The namespaces that the group selects, by name; none means every namespace."""
+    selects = group_facts(group).selects
+    return () if selects == {""} else tuple(sorted(selects))
 
 
 def watched_from(cluster: Cluster, namespace: str, wanted: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from installs.actions.requests import waiting_for
+from installs.models import Action
 from installs.queries.notifications import (
     KINDS,
     LIMIT,
@@ -27,6 +28,9 @@ from olmweb.web.forms import read_page
 from olmweb.web.pages import revision_token
 from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import preferences_of
+
+TOASTS = 3  # at once
+_WELL = (Action.State.SUCCEEDED, Action.State.NO_CHANGE)
 
 
 @never_cache
@@ -69,8 +73,9 @@ def notification_page(request: HttpRequest) -> HttpResponse:
 @require_safe
 @sign_in_required()
 def bell(request: HttpRequest) -> HttpResponse:
-    """The bell with its number, and a toast for each own action that finished since `?at=`, the
-    time of the answer before; 204 while the number is that of `?rev=` and nothing finished."""
+    """The bell with its number, and toasts of the own actions that finished since `?at=`, the time
+    of the answer before: one each, or one for all of more than TOASTS. 204 while the number is that
+    of `?rev=` and nothing finished."""
     count = len(_entries(request, read_until(preferences_of(request))))
     token = revision_token(count)
     at = _time(request.GET.get("at", ""))
@@ -80,11 +85,16 @@ def bell(request: HttpRequest) -> HttpResponse:
     shown = request.htmx.current_url_abs_path if request.htmx else ""  # type: ignore[attr-defined]
     if not finished and request.GET.get("rev") == token:
         return HttpResponse(status=204)
+    finished = [entry for entry in finished if entry.url != shown]
+    well = sum(entry.state in _WELL for entry in finished)
     context = {
         "count": "99+" if count >= LIMIT else count,
         "rev": token,
         "at": now.isoformat(),
-        "finished": [entry for entry in finished if entry.url != shown][:3],
+        "finished": finished,
+        "together": len(finished) > TOASTS,
+        "well": well,
+        "badly": len(finished) - well,
         "address": reverse("installs:notifications"),
     }
     return render(request, "installs/_bell.html", context)

@@ -52,6 +52,16 @@ def test_an_extension_takes_the_highest_that_channel_and_range_leave():
     assert reasons["p.v1.0.0"] == "lower version than 1.1.0"
 
 
+def test_only_the_head_is_called_so():
+    subscription = InstallMethod.SUBSCRIPTION
+    head = resolve(facts(), subscription, channels=["stable"])
+    assert head.reason.startswith("p.v1.2.0: the head of channel stable.")
+    older = resolve(facts(), subscription, channels=["stable"], version="1.1.0")
+    assert older.reason.startswith(
+        "p.v1.1.0: in channel stable, the nearest to the head in the range 1.1.0."
+    )
+
+
 def test_an_extension_moves_along_edges_only():
     found = resolve(facts(), InstallMethod.CLUSTER_EXTENSION, installed="p.v1.0.0")
     assert found.bundle == "p.v1.1.0"

@@ -19,7 +19,7 @@ from catalogs.verdicts.read import verdicts, verdicts_of
 from catalogs.verdicts.rules import Verdict
 from installs import tasks
 from installs.facts import evaluate
-from installs.facts.cluster_facts import cluster_facts, market_of
+from installs.facts.cluster_facts import cluster_facts, market_of, watched_from
 from installs.facts.evaluate import refresh
 from installs.models import ClusterInventory
 from olmweb.models import Cluster
@@ -252,6 +252,25 @@ def test_versions_of_one_shape_are_told_apart_where_one_is_installed(tmp_path: P
     refresh(catalog, [cluster])
     assert _rules("m.v1.0.0", cluster)[InstallMethod.SUBSCRIPTION] == ""
     assert _rules("m.v1.1.0", cluster)[InstallMethod.SUBSCRIPTION] == "sub-stored-version"
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        ({"targets": ["apps"], "namespaces": ["apps"]}, ("apps",)),
+        ({"targets": ["apps"]}, ("apps",)),  # OLM has not read it yet
+        ({"targets": [], "namespaces": [""]}, ()),
+        ({}, ()),
+    ],
+)
+def test_the_spec_of_a_group_counts_while_it_has_no_status(
+    details: dict[str, Any], expected: tuple[str, ...], db: None
+) -> None:
+    cluster = make_cluster()
+    make_component(
+        cluster=cluster, kind="OperatorGroup", name="group", namespace="apps", details=details
+    )
+    assert watched_from(cluster, "apps") == expected
 
 
 def test_a_group_of_several_namespaces_is_a_way_of_its_cluster(

@@ -177,6 +177,20 @@ def test_the_bell_counts_and_answers_nothing_while_unchanged(reader: Client, pro
     assert "2 unread" in reader.get(BELL, {"rev": rev}).content.decode()
 
 
+def test_many_own_actions_that_finished_are_one_toast(
+    reader: Client, prod: Cluster, bob: Any
+) -> None:
+    at = (timezone.now() - HOUR).isoformat()
+    for number in range(4):
+        make_action(
+            prod, f"op{number}", user=bob, finished_at=timezone.now(),
+            state="failed" if number == 3 else "succeeded",
+        )  # fmt: skip
+    page = reader.get(BELL, {"at": at}).content.decode()
+    assert page.count("data-toast") == 1
+    assert "finished: 3 succeeded, 1 did not" in page
+
+
 def test_an_own_action_that_finished_is_a_toast_once_and_not_on_its_own_page(
     reader: Client, prod: Cluster, bob: Any
 ) -> None:
