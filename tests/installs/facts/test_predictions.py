@@ -26,6 +26,7 @@ from olmweb.models import Cluster
 from tests.factories import (
     make_bundle,
     make_catalog,
+    make_cluster,
     make_component,
     make_crd,
     make_operator,
