@@ -86,6 +86,13 @@ class InstallRows:
         rows = (row for row in self._predictions if row.chosen and row.path == method)
         return over_targets(rows)
 
+    def chooses_head(self, method: InstallMethod) -> bool:
+        """Whether the method, without a channel and version, installs the head of the package's
+        default channel; True before the evaluation."""
+        head = self.find_bundle(self.package.head_version)
+        rows = self._chosen(method)
+        return head is None or not rows or rows[0].bundle_id == head.pk
+
     def verdict_of(self, method: InstallMethod, text: str = "") -> Verdict:
         """The best verdict over the targets on the bundle of this name or version, else on the
         one that the method would choose; unknown before the evaluation."""

@@ -209,8 +209,9 @@ def verdict_on(
 def best_method(rows: InstallRows) -> InstallMethod | None:
     """The install method that a form begins with; None if there is none for the catalog.
 
-    Of those that can work by their stored verdicts the one that can follow the chosen channel and
-    version, then the one with the best verdict, then the first.
+    Of those that can work by their stored verdicts the one that installs the chosen channel and
+    version, or without a choice the version that the page of the package shows; then the one with
+    the best verdict, then the first.
     """
 
     def rank(method: InstallMethod) -> tuple[bool, bool, int]:
@@ -218,7 +219,7 @@ def best_method(rows: InstallRows) -> InstallMethod | None:
         follows = not METHODS[method].version_hint
         return (
             verdict == Verdict.NOT_INSTALLABLE,
-            bool(rows.channel or rows.version) and not follows,
+            not (follows if rows.channel or rows.version else rows.chooses_head(method)),
             OPTIMISTIC.index(verdict),
         )
 

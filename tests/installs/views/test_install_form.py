@@ -150,6 +150,17 @@ def test_before_the_first_evaluation_the_form_begins_with_the_first_method(
     assert writer.get(INSTALL).context["path"] == "PlatformOperator"
 
 
+def test_the_form_begins_with_a_method_that_installs_the_version_of_the_package_page(
+    writer: Client, package: Package
+) -> None:
+    shown, highest = (Bundle.objects.get(name=f"etcd.v{version}") for version in ("1.1.0", "2.1.0"))
+    assert package.head_version == shown.version
+    make_prediction(bundle=highest, path="PlatformOperator", chosen=True)
+    make_prediction(bundle=highest, path="ClusterExtension", chosen=True)
+    make_prediction(bundle=shown, path="Subscription", chosen=True)
+    assert writer.get(INSTALL).context["path"] == "Subscription"
+
+
 def test_a_chosen_version_begins_with_a_method_that_can_take_it(
     writer: Client, package: Package
 ) -> None:

@@ -45,7 +45,7 @@ def mixed_case(db: None) -> None:
 def test_walking_the_cursor_gives_every_row_once(mixed_case: None, get: Get, name: str) -> None:
     whole = get(name).json()["items"]
     walked = []
-    cursor = ""
+    cursor: str | None = ""
     while cursor is not None:
         page = get(name, {"limit": 2} | ({"cursor": cursor} if cursor else {})).json()
         walked += page["items"]
