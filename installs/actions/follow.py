@@ -15,10 +15,14 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from catalogs.install_methods import InstallMethod
 from installs.actions import bulk
 from installs.actions.authority import require_authority
 from installs.actions.execute import finish, get, try_to_send, uid_of
+from installs.actions.plan_changes import owned_crds
+from installs.diagnosis.approvals import listing
 from installs.diagnosis.knowledge import finding_for
+from installs.methods.base import crd_list
 from installs.models import Action, Component, Health, Operator
 from installs.state.full_sync import sync_cluster
 from installs.state.watch.scheduling import cluster_lease, pass_lease
@@ -294,7 +298,7 @@ def _finish_gone(action: Action, *, replaced: bool) -> None:
     if action.verb == Action.Verb.REMOVE:
         again = " It was created again since." if replaced else ""
         text = f"{action.path} {action.name} is removed.{again}"
-        finish(action, Action.State.SUCCEEDED, text)
+        finish(action, Action.State.SUCCEEDED, text, hint="" if replaced else _left_behind(action))
         return
     what = "replaced by another object" if replaced else "deleted"
     finish(
@@ -304,6 +308,20 @@ def _finish_gone(action: Action, *, replaced: bool) -> None:
         code="vanished",
         hint="Find out who else manages it, then request it again.",
     )
+
+
+def _left_behind(action: Action) -> str:
+    """The objects of a removed Subscription that OLM v0 leaves on the cluster; empty for others."""
+    if action.path != InstallMethod.SUBSCRIPTION:
+        return ""
+    here = {"cluster": action.cluster, "namespace": action.namespace}
+    removed = Operator(**here, kind=action.path, name=action.name, package=action.package)
+    names = [crd.name for crd in owned_crds(removed)]
+    others = Operator.objects.filter(**here, kind=action.path).exclude(name=action.name)
+    groups = [] if others.exists() else list(Component.objects.filter(**here, kind="OperatorGroup"))
+    left = [f"{crd_list(names)} with every object of these kinds"] if names else []
+    left += [f"OperatorGroup {group.name} in namespace {group.namespace}" for group in groups]
+    return f"Left on the cluster: {listing(left)}." if left else ""
 
 
 def _refuse_sending(action: Action, error: OlmwebError) -> None:

@@ -14,7 +14,7 @@ from catalogs.models import Catalog, Package
 from installs.actions import execute, follow, plan_changes
 from installs.actions.plan import Plan, plan_install
 from installs.actions.record import dry_run, request
-from installs.models import Action, Component, Operator
+from installs.models import Action, Component, CRDState, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
@@ -103,6 +103,10 @@ def test_from_install_over_approval_to_removal(
     assert removed.state == "succeeded", removed.outcome
     assert kinds(sandbox) == [True, True, False], "namespace and group stay"
     assert sandbox.store.items("ClusterServiceVersion", NAMESPACE)[0] == []
+    crds = CRDState.objects.filter(cluster=cluster, owner_name=f"{PACKAGE}.{NAMESPACE}")
+    assert crds, "or the test says nothing"
+    for left in (*(crd.name for crd in crds), f"OperatorGroup {NAMESPACE} in namespace"):
+        assert left in removed.outcome_hint
 
 
 @pytest.mark.parametrize(("status", "state"), [(500, "pending"), (429, "pending")])
