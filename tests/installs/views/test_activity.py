@@ -250,6 +250,16 @@ def test_an_action_leads_to_the_approval_that_its_operator_requires(
     assert approval not in assert_page(client.get(f"/activity/actions/{action.pk}")).links
 
 
+def test_an_installation_that_waits_for_an_approval_is_not_shown_as_succeeded(
+    reader: Client, prod: Cluster
+) -> None:
+    action = make_action(prod, "etcd", state="succeeded", outcome_code="needs-approval")
+    page = reader.get(f"/activity/actions/{action.pk}").content.decode()
+    outcome = page.split('aria-label="Outcome"')[1].split("</section>")[0]
+    assert "Needs approval" in outcome
+    assert "Succeeded" not in outcome
+
+
 def test_an_approval_leads_to_every_operator_of_its_plan(reader: Client, prod: Cluster) -> None:
     grafana = make_pending_approval(prod)
     action = make_action(
