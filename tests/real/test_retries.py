@@ -1,14 +1,10 @@
-"""Remedies of OLM v0's failures that stay, on real OLM v0: the manual steps after a failed upgrade,
-and how long a failed resolution stays after its cause is gone."""
+"""How long a failed resolution stays on real OLM v0 after its cause is gone."""
 
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from installs.actions.objects import apply_step
 from installs.actions.retry import plan_retry
@@ -18,12 +14,10 @@ from installs.state.full_sync import sync_cluster
 from olmweb.clusters import client_for
 from olmweb.models import Cluster
 from tests.peers.client import wait_until
-from tests.real.bundles import crd
 from tests.real.world import SECONDS, V1ALPHA1, World
 
 pytestmark = [pytest.mark.peers, pytest.mark.django_db]
 
-PLAN_FAILS_SECONDS = 2 * SECONDS  # OLM tries a plan again for a minute before it gives it up
 Read = Callable[[str, str], Operator]
 
 
@@ -56,47 +50,6 @@ def succeed(olm: World, namespace: str, csv: str) -> None:
         return bool(current["status"]["phase"] == "Succeeded")
 
     wait_until(has_succeeded, f"{csv} Succeeded", SECONDS, pause=1)
-
-
-def edit_kept(file: Path) -> None:
-    """Edits the saved Subscription as the manual steps say."""
-    subscription = yaml.safe_load(file.read_text())
-    metadata = subscription["metadata"]
-    kept = ("name", "namespace", "labels", "annotations")
-    subscription["metadata"] = {key: metadata[key] for key in kept if key in metadata}
-    subscription.pop("status")
-    subscription["spec"].pop("startingCSV")
-    file.write_text(yaml.safe_dump(subscription))
-
-
-def test_the_manual_steps_after_a_failed_upgrade_end_with_the_new_version(
-    olm: World, read: Read, kubeconfig: Path, tmp_path: Path
-) -> None:
-    namespace = olm.own_namespace("failed")
-    olm.subscribe(namespace, "tender", installPlanApproval="Manual", startingCSV="tender.v1.0.0")
-    olm.approve(olm.install_plan(namespace, "tender.v1.0.0"))
-    succeed(olm, namespace, "tender.v1.0.0")
-    olm.approve(olm.install_plan(namespace, "tender.v1.1.0"))
-    wait_until(
-        lambda: olm.install_plan(namespace, "tender.v1.1.0")["status"]["phase"] == "Failed",
-        "the InstallPlan Failed",
-        PLAN_FAILS_SECONDS,
-    )
-    plan = plan_retry(read(namespace, "tender"))
-    commands = [step for step in plan.by_hand if step.startswith("kubectl ")]
-    assert commands, plan.consequences
-    monitors = crd("servicemonitors", "ServiceMonitor", "monitoring.coreos.com")
-    olm.kubectl.create(monitors)
-    try:
-        for command in commands:
-            environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-            subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment, check=True)
-            if command.endswith("kept.yaml") and ">" in command:
-                edit_kept(tmp_path / "kept.yaml")
-        olm.approve(olm.install_plan(namespace, "tender.v1.1.0"))
-        succeed(olm, namespace, "tender.v1.1.0")
-    finally:
-        olm.kubectl.delete(monitors)
 
 
 def resolution_failed(olm: World, namespace: str, name: str) -> str:
