@@ -155,7 +155,8 @@ def _answer_head(request: HttpRequest, view: View, *args: Any, **kwargs: Any) ->
     if response.status_code == 405:
         return response
     headers = dict(response.items())
-    response.close()
+    # Not closed, which would end the request and with it the connection to the database; a stream
+    # of which nothing was read holds nothing.
     if not isinstance(response, HttpResponse):  # of unknown length
         return StreamingHttpResponse((), status=response.status_code, headers=headers)
     headers["Content-Length"] = str(len(response.content))

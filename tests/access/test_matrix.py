@@ -57,8 +57,7 @@ def numbers(people: dict[str, User], world: World) -> dict[str, str]:
     batch = ActionBatch.objects.create(
         cluster=world.prod, path="PlatformOperator", user=people["superuser"], idempotency_key="k"
     )
-    # The world gives its actions numbers of its own, which PostgreSQL's sequence does not know.
-    Action.objects.create(id=1000, cluster=world.prod, verb="install", name="of-batch", batch=batch)
+    Action.objects.create(cluster=world.prod, verb="install", name="of-batch", batch=batch)
     return {"requests": str(request.pk), "bulk-installs": str(batch.pk), "actions": "1"}
 
 

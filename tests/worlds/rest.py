@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 
+from django.core.management.color import no_style
+from django.db import connection
 from django.utils import timezone
 
 from catalogs.models import (
@@ -214,6 +216,10 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
             id=number, cluster=prod, verb="install", name=f"n{number}", state="succeeded",
             stored_steps=to_json([Apply({"kind": "PlatformOperator"}, main=True)]),
         )  # fmt: skip
+    # Their numbers are in addresses; PostgreSQL's sequence goes on after them.
+    with connection.cursor() as cursor:
+        for statement in connection.ops.sequence_reset_sql(no_style(), [Action]):
+            cursor.execute(statement)
     SyncRun.objects.create(kind="cluster", target="prod", cluster=prod, outcome="failed")
     SyncRun.objects.create(kind="cluster", target="edge", cluster=edge, outcome="unchanged")
     Lease.objects.create(name="cluster:1", owner="w1", expires_at=now)

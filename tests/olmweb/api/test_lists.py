@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+from django.core.signals import request_finished
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -144,6 +145,22 @@ def test_head_answers_the_headers_of_get(
     assert body_of(head) == b""
     for header in ("Content-Type", "ETag", "Cache-Control", "Content-Length"):
         assert head.headers.get(header) == whole.headers.get(header)
+
+
+@pytest.mark.parametrize("path", ["operators", "operators?format=csv"])
+def test_head_ends_a_request_once(world: World, client: Client, token: str, path: str) -> None:
+    """Its end closes the connection to the database."""
+    ended: list[object] = []
+
+    def count(sender: object, **_: object) -> None:
+        ended.append(sender)
+
+    request_finished.connect(count)
+    try:
+        body_of(client.head(ROOT + path, headers={"Authorization": f"Bearer {token}"}))
+    finally:
+        request_finished.disconnect(count)
+    assert len(ended) == 1
 
 
 @pytest.mark.parametrize(
