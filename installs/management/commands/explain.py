@@ -3,6 +3,7 @@
 import json
 import sys
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -37,8 +38,21 @@ class Command(BaseCommand):
         parser.add_argument("--name", default="", help="name of the object, for the commands")
         parser.add_argument("--namespace", default="", help="its namespace, for the commands")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
+        parser.add_argument(
+            "--ndjson",
+            nargs="?",
+            const="-",
+            metavar="FILE|-",
+            help="read one JSON object a line with kind, type, reason and message, and print one a "
+            "line; - or nothing reads standard input",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["ndjson"]:
+            if options["text"]:
+                raise CommandError("--ndjson reads the messages from its file; leave TEXT out.")
+            self._explain_lines(options["ndjson"])
+            return
         kind, type_, reason = options["kind"], options["type"], options["reason"]
         kinds = {kind for entry in knowledge() for kind in entry.kinds} | {row[0] for row in STATES}
         if kind and kind not in kinds:
@@ -52,14 +66,45 @@ class Command(BaseCommand):
         if not text and not reason:
             raise CommandError("There is no message; give it as TEXT, or on standard input with -.")
         finding = classify(text or reason, kind=kind, type=type_, reason=reason, **subject)
-        meant = [
-            f"{reason} of a {kind}, {where} {status}: {words}."
-            for where, status, words in (meanings(kind, reason, type_) if kind and reason else ())
-        ]
+        meant = _meaning(kind, type_, reason)
         if options["json"]:
             self.stdout.write(json.dumps({**_as_json(finding), "meaning": meant}))
         else:
             self.stdout.write("\n".join([*meant, _as_text(finding, text)]))
+
+    def _explain_lines(self, path: str) -> None:
+        """One JSON object for each line that is not empty; a line that is no object has `error`."""
+        try:
+            text = [] if path == "-" else Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"{path} can't be read: {error}.") from error
+        for number, line in enumerate(sys.stdin if path == "-" else text, 1):
+            if line.strip():
+                self.stdout.write(json.dumps(_explain_line(line, number)))
+
+
+def _explain_line(line: str, number: int) -> dict[str, Any]:
+    try:
+        asked = json.loads(line)
+    except ValueError:
+        asked = None
+    if not isinstance(asked, dict):
+        return {"error": f"Line {number} is not a JSON object."}
+    kind, type_, reason, message = (
+        str(asked.get(name) or "") for name in ("kind", "type", "reason", "message")
+    )
+    finding = classify(message or reason, kind=kind, type=type_, reason=reason)
+    return {**_as_json(finding), "meaning": _meaning(kind, type_, reason)}
+
+
+def _meaning(kind: str, type_: str, reason: str) -> list[str]:
+    """What the states table says about the reason, whatever the message."""
+    if not kind or not reason:
+        return []
+    return [
+        f"{reason} of a {kind}, {where} {status}: {words}."
+        for where, status, words in meanings(kind, reason, type_)
+    ]
 
 
 def _as_json(finding: Finding | None) -> dict[str, Any]:

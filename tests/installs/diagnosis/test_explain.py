@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -104,3 +105,29 @@ def test_no_message_and_a_wrong_kind_are_told_in_a_sentence(
         explain()
     with pytest.raises(CommandError, match="--kind Widget is not a kind"):
         explain("--kind", "Widget", MESSAGE)
+
+
+def test_each_line_of_ndjson_is_answered_by_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = [
+        json.dumps({"kind": "Bundle", "type": "Unpacked", "reason": "X", "message": MESSAGE}),
+        "",
+        "no JSON",
+        json.dumps({"kind": "Moon", "message": "the moon is wrong"}),
+        json.dumps({"kind": "Subscription", "reason": "ConstraintsNotSatisfiable"}),
+    ]
+    file = tmp_path / "messages.ndjson"
+    file.write_text("\n".join(lines))
+    answers = [json.loads(line) for line in explain("--ndjson", str(file)).splitlines()]
+    assert answers[0]["finding"] == "allnamespaces-required"
+    assert answers[1] == {"error": "Line 3 is not a JSON object."}
+    assert answers[2]["finding"] is None
+    assert answers[2].keys() == answers[0].keys()
+    assert answers[3]["meaning"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines[0]))
+    assert json.loads(explain("--ndjson"))["finding"] == "allnamespaces-required"
+    with pytest.raises(CommandError, match="can't be read"):
+        explain("--ndjson", str(tmp_path / "nothing"))
+    with pytest.raises(CommandError, match="leave TEXT out"):
+        explain("--ndjson", str(file), "--", MESSAGE)
