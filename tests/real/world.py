@@ -29,13 +29,6 @@ BUNDLES = (
     Bundle("winch", "1.0.0"),
     Bundle("gull", "1.0.0"),
     Bundle("tern", "1.0.0"),
-    Bundle("tender", "1.0.0"),
-    Bundle(
-        "tender",
-        "1.1.0",
-        replaces="tender.v1.0.0",
-        ships=(("monitoring.coreos.com/v1", "ServiceMonitor"),),
-    ),
 )
 
 
