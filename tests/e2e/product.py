@@ -2,13 +2,14 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +35,9 @@ class Product:
 
 
 @contextmanager
-def demo() -> Iterator[Product]:
-    """`manage.py serve --demo` with a data folder of its own; yields when it says it is ready."""
+def demo(*, judged: bool = True) -> Iterator[Product]:
+    """`manage.py serve --demo` with a data folder of its own; yields when it says it is ready and,
+    if `judged`, has the verdicts on all packages for its cluster."""
     with product_folder() as folder:
         environment = {
             "KUBECONFIG": str(folder / "kubeconfig"),
@@ -45,6 +47,8 @@ def demo() -> Iterator[Product]:
             "OLMWEB_CATALOG_POLL": "1m",
         }
         with serve(folder, environment, "--demo") as running:
+            if judged:
+                _wait_until_judged(folder)
             yield running
 
 
@@ -99,3 +103,22 @@ def _wait_until_ready(process: subprocess.Popen[str], folder: Path) -> None:
     while not ready.wait(0.1):
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"the product did not start:\n{(folder / 'stderr').read_text()}")
+
+
+def _wait_until_judged(folder: Path) -> None:
+    query = """
+        SELECT catalog.name FROM catalogs_catalog AS catalog
+        WHERE checked_at IS NULL OR revision > 0 AND NOT EXISTS (
+            SELECT 1 FROM catalogs_predictionrun AS run
+            WHERE run.catalog_id = catalog.id AND run.cluster_id IS NOT NULL)
+    """
+    ready = "SELECT count(*) FROM catalogs_predictionrun WHERE cluster_id IS NOT NULL"
+    deadline = time.monotonic() + 90
+    with closing(sqlite3.connect(folder / "olmweb.sqlite3", timeout=30)) as database:
+        while True:
+            waiting = [name for (name,) in database.execute(query)]
+            if not waiting and database.execute(ready).fetchone()[0]:
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no verdicts after 90 s on catalogs: {waiting}")
+            time.sleep(0.2)

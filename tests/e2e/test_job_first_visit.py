@@ -17,7 +17,7 @@ PAGES = 8  # start, sign-in, start, catalog, package, form, action, operator
 @pytest.fixture(scope="module")
 def product() -> Iterator[Product]:
     """A demo of this file: in another one the operator may be installed already."""
-    with demo() as running:
+    with demo(judged=False) as running:
         yield running
 
 
