@@ -46,10 +46,12 @@ class BulkChange(StrEnum):
 @dataclass(frozen=True, slots=True)
 class OperatorItem:
     """One operator of a bulk change; `item` holds its plan, or why it can't be changed. The
-    candidate of `item` has the name of the operator."""
+    candidate of `item` has the name of the operator. `replaced_by` is the Subscription that keeps
+    it from being migrated."""
 
     operator: Operator
     item: Item
+    replaced_by: Operator | None = None
 
     @property
     def key(self) -> str:
@@ -153,6 +155,7 @@ def candidates(
         candidate = BulkCandidate(Key(cluster.name, operator.catalog, operator.name))
         why = busy.get((operator.kind, operator.namespace, operator.name), "")
         why = why or _hindrance(change, operator)
+        replaced_by = None
         if not why and change == BulkChange.APPROVE:
             first = approved.setdefault(_plan_of(operator), operator.name)
             if first != operator.name:
@@ -161,13 +164,14 @@ def candidates(
             candidate = offers.get(package, candidate)
             if candidate.package is None:
                 why = f"No catalog of cluster {cluster.name} offers it as a Subscription."
-            elif package in subscribed:
-                why = f"Subscription {subscribed[package]} exists for it already."
+            elif replaced_by := subscribed.get(package):
+                why = "Its package has a Subscription already."
             elif package in migrated:
                 why = f"{migrated[package]} is of the same package."
             migrated.setdefault(package, operator.name)
         key = Key(cluster.name, candidate.key.catalog, operator.name)
-        items.append(OperatorItem(operator, Item(replace(candidate, key=key, hindrance=why))))
+        item = Item(replace(candidate, key=key, hindrance=why))
+        items.append(OperatorItem(operator, item, replaced_by))
     return items
 
 
@@ -205,11 +209,11 @@ def _busy(cluster: Cluster, operators: Iterable[Operator]) -> dict[tuple[str, st
     }
 
 
-def _subscribed(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, str]:
+def _subscribed(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, Operator]:
     """Package -> its Subscription; one query."""
     packages = {operator.package for operator in operators}
     rows = Operator.objects.filter(cluster=cluster, kind=SUBSCRIPTION, package__in=packages)
-    return dict(rows.values_list("package", "name"))
+    return {row.package: row for row in rows.only("package", "namespace", "name")}
 
 
 def _offers(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, BulkCandidate]:

@@ -7,10 +7,23 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When, Window
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    F,
+    IntegerField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Value,
+    When,
+    Window,
+)
 from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
 
+from catalogs.models import Catalog, Package
 from installs.diagnosis.knowledge import Finding, finding_for, is_command, is_filled, knowledge
 from installs.diagnosis.notes import DAY, flaps, stuck
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
@@ -29,6 +42,20 @@ _RANK: Any = Case(
 )
 # What is known of a cause: its finding, or the operator's reason where there is none.
 _CAUSE = ("finding", "own_reason")
+# No Subscription for its package, and a catalog of its cluster that offers it.
+_MIGRATABLE: Any = (
+    ~Q(package="")
+    & ~Exists(
+        Operator.objects.filter(
+            cluster=OuterRef("cluster"), kind="Subscription", package=OuterRef("package")
+        )
+    )
+    & Exists(
+        Package.objects.filter(
+            catalog__cluster=OuterRef("cluster"), name=OuterRef("package")
+        ).exclude(catalog__state=Catalog.State.DISABLED)
+    )
+)
 _OWN_REASON: Any = Case(When(finding="", then=F("reason")), default=Value(""))
 
 
@@ -58,11 +85,13 @@ class OperatorFilters:
 
 @dataclass(frozen=True, slots=True)
 class CauseTarget:
-    """The operators of one cause that are of one kind, on one cluster."""
+    """The operators of one cause that are of one kind, on one cluster; `migratable` is the number
+    of those that could get a Subscription."""
 
     cluster: str
     kind: str
     count: int
+    migratable: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,20 +174,23 @@ def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[CauseG
     Each cause carries up to `names` of its operators.
     """
     rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
-    counts = count_by_cause(rows, "cluster__name", "kind")
+    migratable = Count("pk", filter=_MIGRATABLE, output_field=IntegerField())
+    counts = count_by_cause(rows, "cluster__name", "kind", migratable=migratable)
     groups = group_by_cause(
-        [(finding, reason, facts, number) for _, _, finding, reason, facts, number in counts],
+        [(finding, reason, facts, number) for _, _, finding, reason, facts, _, number in counts],
         cause_members(rows, names=names),
         names=names,
     )
     targets: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
-    for cluster, kind, finding, reason, _, number in counts:
+    offered: Counter[tuple[str, str, str, str]] = Counter()
+    for cluster, kind, finding, reason, _, number_offered, number in counts:
         targets[finding, reason][cluster, kind] += number
+        offered[finding, reason, cluster, kind] += number_offered
     return [
         replace(
             group,
             targets=tuple(
-                CauseTarget(cluster, kind, number)
+                CauseTarget(cluster, kind, number, offered[group.id, group.reason, cluster, kind])
                 for (cluster, kind), number in sorted(targets[group.id, group.reason].items())
             ),
         )

@@ -72,6 +72,7 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
     rows = bulk_changes.candidates(change, cluster, operators)
     ticked = picked if is_post else frozenset(row.key for row in rows if row.by_default)
     context |= _shown(rows, ticked, total=total) | {"kind": filters.kind}
+    context["replaced"] = [bulk_changes.address_of(row.operator) for row in rows if row.replaced_by]
     if not operators:
         context["refusal"] = BadRequest(
             "No operator needs this change any more.", code="none-selected"

@@ -372,6 +372,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
                 remedy_steps(cause.remedy),
                 _bulk_links(cause, filters) if may else [],
                 len(cause.clusters) - CHANGED_CLUSTERS,
+                _not_migratable(cause) if may else 0,
             )
             for cause in causes
         ]
@@ -395,8 +396,8 @@ def operator_list(request: HttpRequest) -> HttpResponse:
 
 def _bulk_links(
     cause: queries.CauseGroup, filters: queries.OperatorFilters
-) -> list[tuple[str, str]]:
-    """(words, address) of the changes that fix the cause for all its operators, on the
+) -> list[tuple[str, str, BulkChange]]:
+    """(words, address, change) of the changes that fix the cause for all its operators, on the
     CHANGED_CLUSTERS with the most of them."""
     clusters = cause.clusters
     several = len(clusters) > 1
@@ -405,13 +406,25 @@ def _bulk_links(
         if target.cluster not in clusters[:CHANGED_CLUSTERS]:
             continue
         for change in changes_for(cause.finding, target.kind):
-            words = CHANGE_WORDS[change].format(target.count, target.kind)
-            words += "s" if target.count != 1 else ""
+            count = target.migratable if change == BulkChange.MIGRATE else target.count
+            if not count:
+                continue
+            words = CHANGE_WORDS[change].format(count, target.kind)
+            words += "s" if count != 1 else ""
             words += f" on {target.cluster}" if several else ""
             chosen = dict(filters.chosen()) | {"cluster": target.cluster, "kind": target.kind}
             query = urlencode(chosen | {"finding": cause.id, "change": change})
-            links.append((words, f"{reverse('installs:bulk-change')}?{query}"))
+            links.append((words, f"{reverse('installs:bulk-change')}?{query}", change))
     return links
+
+
+def _not_migratable(cause: queries.CauseGroup) -> int:
+    """The number of operators whose remedy is a Subscription that they can't get."""
+    return sum(
+        target.count - target.migratable
+        for target in cause.targets
+        if BulkChange.MIGRATE in changes_for(cause.finding, target.kind)
+    )
 
 
 def _default_view(request: HttpRequest, filters: queries.OperatorFilters) -> str:

@@ -86,7 +86,8 @@ def test_a_cause_has_a_button_for_each_change_of_all_its_operators(
     client.force_login(olivia)
     response = client.get("/operators/?view=cause")
     page = assert_page(response)
-    assert "Migrate 3 to Subscriptions" in page.text
+    assert "Migrate 2 to Subscriptions" in page.text
+    assert "1 can't be migrated: a Subscription for the package exists already" in page.text
     assert "Delete 3 PlatformOperators" in page.text
     assert "Delete 1 PlatformOperator" in page.text
     assert "Retry" not in page.text.replace("Retrying", "")
@@ -106,9 +107,28 @@ def test_a_cause_on_many_clusters_is_mended_on_those_with_most_operators_first(
             make_failing(cluster, name, MODE, uid=f"{number}-{name}")
     client.force_login(olivia)
     page = assert_page(client.get("/operators/?view=cause"))
-    migrations = re.findall(r"Migrate \d to Subscriptions? on (\w+)", page.text)
-    assert sorted(migrations) == ["edge1", "edge2", "edge4", "prod"]
+    deletions = re.findall(r"Delete \d PlatformOperators? on (\w+)", page.text)
+    assert sorted(deletions) == ["edge1", "edge2", "edge4", "prod"]
     assert "2 more clusters: choose one in the filter Cluster" in page.text
+
+
+def test_an_operator_whose_package_has_a_subscription_is_deleted_instead_of_migrated(
+    client: Client, failing: Cluster, olivia: Any
+) -> None:
+    for name in ("acme", "brisk"):
+        make_operator(
+            cluster=failing, name=f"{name}-sub", kind="Subscription", namespace="a", package=name
+        )
+    client.force_login(olivia)
+    causes = assert_page(client.get("/operators/?view=cause"))
+    assert "Migrate" not in causes.text
+    assert "3 can't be migrated" in causes.text
+    form = assert_page(client.get(URL, {**OF, "change": "migrate"}))
+    assert "Its package has a Subscription already. View Subscription acme-sub" in form.text
+    assert "/operators/prod/Subscription/a/brisk-sub" in form.links
+    link = next(link for link in form.links if "change=remove" in link)
+    assert "Delete the 2 PlatformOperators whose package has a Subscription" in form.text
+    assert ticks(client.get(link)) == {"acme": True, "brisk": True}
 
 
 def test_who_may_not_act_is_refused(client: Client, failing: Cluster, bob: Any) -> None:
