@@ -50,6 +50,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "catalog": package_row.catalog,
         "status": presenters.catalog_status(package_row.catalog),
         "sources": sources,
+        "one_catalog": len({(row.catalog.cluster_id, row.catalog.name) for row in sources}) == 1,
         "compare": _comparison(package_row, sources),
         "choice": choice,
         "entries": entries,

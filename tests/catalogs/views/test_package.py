@@ -435,3 +435,19 @@ def test_a_package_of_two_catalogs_leads_to_their_comparison(reader):
 
 def test_a_package_of_a_single_catalog_has_nothing_to_be_compared_with(reader, etcd):
     assert reader.get(url(etcd)).context["compare"] is None
+
+
+def test_two_access_methods_of_one_catalog_are_no_two_sources(reader):
+    cluster = make_cluster()
+    for slug in ("one", "sources-one"):
+        catalog = make_catalog(name="one", slug=slug, cluster=cluster, revision=1)
+        make_package(name="etcd", catalog=catalog)
+    address = reverse("catalogs:package", args=(cluster.name, "one", "etcd"))
+    page = text_of(reader.get(address))
+    assert "1 of 2 access methods:" in page
+    assert "no other catalog has this package to compare" in page
+    other = make_catalog(name="two", slug="two", cluster=cluster, revision=1)
+    make_package(name="etcd", catalog=other)
+    page = text_of(reader.get(address))
+    assert "1 of 3 sources:" in page
+    assert "to compare" not in page
