@@ -72,14 +72,15 @@ class Hour:
 class Recent:
     """The changes of the last 24 hours; `hours` are 24, oldest first.
 
-    `first_seen` counts operators observed for the first time, whose state is no change; 0 for
-    several clusters, whose page does not show it.
+    `first_seen` counts operators of the first sync, whose state is no change, and `added` those
+    that came later; both are 0 for several clusters, whose page does not show them.
     """
 
     directions: tuple[Direction, ...]
     hours: tuple[Hour, ...]
     changes: tuple[Transition, ...]
     first_seen: int = 0
+    added: int = 0
 
     def day(self, direction: str) -> int:
         return next(item.day for item in self.directions if item.id == direction)
@@ -130,9 +131,12 @@ def recent(clusters: Sequence[Cluster]) -> Recent:
         Direction(name, words, counts[-1][name], sum(hour[name] for hour in counts))
         for name, words in DIRECTIONS.items()
     )
-    first_seen = sum(kind == "Health" and not before for kind, before, *_ in rows)
+    first = {
+        tuple(names) for kind, before, _, _, _, *names, _ in rows if kind == "Health" and not before
+    }
+    later = {tuple(names) for _, _, after, _, _, *names, _ in rows if after == "appeared"}
     latest = _as_transitions(clusters, rows[:CHANGES_SHOWN])
-    return Recent(directions, _hours(counts, now), latest, first_seen)
+    return Recent(directions, _hours(counts, now), latest, len(first - later), len(first & later))
 
 
 def changes_of_week(clusters: Sequence[Cluster]) -> tuple[dict[str, int], tuple[Transition, ...]]:

@@ -91,6 +91,17 @@ def test_what_was_only_first_seen_is_counted_apart(reader: Client, prod: Cluster
     assert "0 new failures, 0 recovered, 1 discovered at first sync" in text
 
 
+def test_an_operator_that_appears_after_the_first_sync_is_a_new_operator(
+    reader: Client, prod: Cluster
+) -> None:
+    make_subscription(prod)
+    change(prod, "", "Failed", 10, name="old")
+    change(prod, "", "Installing", 5, name="new")
+    change(prod, "", "appeared", 5, type="Object", name="new")
+    text = assert_page(reader.get("/")).text
+    assert "0 recovered, 1 new operator, 1 discovered at first sync" in text
+
+
 def test_bars_fill_their_box_and_stack(prod: Cluster) -> None:
     for number in range(30):
         change(prod, "Healthy", "Failed", 5, name=f"a{number}")
