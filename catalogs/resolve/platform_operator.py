@@ -59,7 +59,10 @@ def resolve(
     where = facts.channels_of()
     if installed is not None:
         return _sourced(facts, installed, best, where)
-    reason = f"{best.name}: the highest version of all channels; heads and edges don't count."
+    reason = (
+        f"{best.name}: the highest version of all channels; "
+        "channel heads and upgrade edges are ignored."
+    )
     version = read_version(best.version)
     if version is None:
         reason = f"{best.name}: it is listed first, and its version can't be read."

@@ -109,7 +109,7 @@ def _try(
         return "deleted"
     if step.namespace in new_namespaces:
         may_write(client, step, as_user)
-        return "allowed; dry run needs the namespace"
+        return "allowed; not validated, because its namespace does not exist yet"
     if plan.verb == Action.Verb.INSTALL and not step.main and is_there(client, step, as_user):
         return "exists already and is not changed"
     apply_step(client, step, as_user, dry_run=True, force=plan.force and step.main)

@@ -106,8 +106,7 @@ class SubscriptionMethod(Method):
         else:
             sentences.append(f"The existing OperatorGroup of {choice.namespace} is used.")
         sentences.append(
-            "Updates need approval; a pending InstallPlan blocks all Subscriptions of the "
-            "namespace."
+            "Each update needs approval; until then no Subscription of the namespace is updated."
             if choice.approval == MANUAL
             else "Updates install automatically."
         )

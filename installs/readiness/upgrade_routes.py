@@ -115,7 +115,7 @@ def _by_v1(
     names = [subject.bundle, *(hop.target for hop in path_to_goal.hops)]
     target = offer.version(goal)
     path = _arrows(offer, names)
-    sentences = [f"{target} {what}: operator-controller goes there by itself, {path}."]
+    sentences = [f"{target} {what}: the ClusterExtension is upgraded to it automatically, {path}."]
     if path_to_goal.pinned:
         pins = ", then ".join(offer.version(name) for name in names[1 : NAMED + 1])
         sentences = [
@@ -123,7 +123,9 @@ def _by_v1(
             f"to {pins} ({path})."
         ]
     elif subject.version_asked:
-        sentences.append(f"Its version range {subject.version_asked} has to allow {target}.")
+        sentences.append(
+            f"The ClusterExtension's version range {subject.version_asked} has to include {target}."
+        )
     listed = {
         channel
         for channel, entries in offer.facts.channels.items()

@@ -79,7 +79,7 @@ APPROVALS = (
     RadioOption(
         methods.MANUAL,
         "Manual",
-        "Updates need approval; a pending InstallPlan blocks all Subscriptions of the namespace.",
+        "Each update needs approval; until then no Subscription of the namespace is updated.",
     ),
 )
 # Install modes of bundles, any of which an installation mode needs.

@@ -8,6 +8,11 @@ from tests.conftest import ROOT
 
 # Texts that made admins stop, each with the one that took its place.
 REPLACED = {
+    "heads and edges don't count": "channel heads and upgrade edges are ignored",
+    "goes there by itself": "is upgraded to it automatically",
+    "dry run needs the namespace": "its namespace does not exist yet",
+    "pending InstallPlan blocks all Subscriptions": "no Subscription ... is updated",
+    "Nothing says that the next update": "The cluster reports no condition that blocks an update",
     "Install software": "Browse software catalog",
     "began to fail": "new failures",
     "first seen, in the state": "discovered at first sync",

@@ -168,7 +168,7 @@ def test_a_cluster_extension_is_pinned_to_the_way_and_nothing_enforces_its_maxim
     row = the_row(prod, "max-openshift")
     assert (row.weight, row.target) == ("plan", "1.1.0")
     assert "1.0.0 → 1.1.0" in row.ways[0]
-    assert "Its version range 1.0.x has to allow 1.1.0." in row.ways
+    assert "The ClusterExtension's version range 1.0.x has to include 1.1.0." in row.ways
 
 
 def test_a_platform_operator_is_made_anew(prod: Cluster, catalog: Catalog) -> None:

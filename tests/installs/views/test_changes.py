@@ -169,7 +169,7 @@ def test_what_blocks_the_update_of_the_cluster_is_named(reader: Client, prod: Cl
         message="etcd is incompatible with OpenShift 4.17",
     )  # fmt: skip
     page = assert_page(reader.get("/"))
-    assert "Blocked by 2: olm IncompatibleOperatorsInstalled" in page.text
+    assert "Blocked by 2 conditions of the cluster: olm IncompatibleOperatorsInstalled" in page.text
     assert "ClusterVersion VerifyPayload" in page.text
     assert "next minor 4.17" in page.text
     assert "copied" not in page.text, "it repeats what the ClusterOperator says"
@@ -185,14 +185,17 @@ def test_a_cluster_version_alone_may_block(reader: Client, prod: Cluster) -> Non
         conditions=[{"type": "Upgradeable", "status": "False", "reason": "Overrides"}],
     )  # fmt: skip
     text = assert_page(reader.get("/")).text
-    assert "Blocked by 1: ClusterVersion Overrides" in text
+    assert "Blocked by 1 condition of the cluster: ClusterVersion Overrides" in text
     assert "No update is available in its channel" in text
 
 
 def test_an_update_that_nothing_blocks_says_so(reader: Client, prod: Cluster) -> None:
     make_operator(cluster=prod)
     make_component(cluster=prod, kind="ClusterVersion", name="version")
-    assert "Nothing says that the next update can't start" in assert_page(reader.get("/")).text
+    assert (
+        "The cluster reports no condition that blocks an update"
+        in assert_page(reader.get("/")).text
+    )
 
 
 def test_the_fullest_overview_costs_at_most_twelve_queries(
