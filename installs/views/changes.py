@@ -20,6 +20,7 @@ from installs.models import Operator
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries.lookup import get_install_plan, get_operator
 from installs.views.forms import METHODS, UNSURE, follow_action, form_key, review, show_form
+from installs.state.observation import details_of
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
@@ -70,9 +71,17 @@ def upgrade(
     if waiting := plan_changes.waiting_plan(operator):
         reach = plan_changes.explain_reach(operator, waiting, targets)
         context |= {"waiting": waiting, "reach": reach, "cluster": operator.cluster}
-    return _carry_out(
-        request, "Upgrade", context, lambda: plan_changes.plan_upgrade(operator, values), form
-    )
+        if package is not None:
+            target = str(details_of(operator).get("current_csv") or "")
+            context["crds"] = plan_changes.crd_safety(operator, package, target)
+
+    def plan() -> Plan:
+        planned = plan_changes.plan_upgrade(operator, values)
+        if package is not None:
+            context["crds"] = plan_changes.crd_safety(operator, package, planned.target)
+        return planned
+
+    return _carry_out(request, "Upgrade", context, plan, form)
 
 
 @never_cache

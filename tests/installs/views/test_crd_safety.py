@@ -1,0 +1,137 @@
+"""The CRD changes that an upgrade form shows before it is reviewed."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from catalogs.models import Bundle, Catalog
+from installs.models import CRDState, Operator
+from installs.state.full_sync import sync_cluster
+from olmweb.models import Cluster
+from olmweb.sandbox.cluster import Sandbox
+from tests.factories import make_blob, make_cluster, make_operator, make_package
+from tests.worlds.html import assert_page
+
+pytestmark = pytest.mark.django_db
+PACKAGE = "kettle"
+CRD = "kettles.tea.example.com"
+EXTENSION = f"/operators/prod/ClusterExtension/-/{PACKAGE}/upgrade"
+SUBSCRIPTION = f"/operators/prod/Subscription/apps/{PACKAGE}/upgrade"
+SIZE = {"type": "integer"}
+
+
+@pytest.fixture
+def prod(sandbox: Sandbox) -> Cluster:
+    """A cluster with kettle 1.0.0 as ClusterExtension and as Subscription; 1.1.0 is offered."""
+    found = make_cluster(name="prod", context="sandbox")
+    sync_cluster(found)
+    found.refresh_from_db()
+    catalog = Catalog.objects.get(cluster=found, name="redhat-operators", namespace="")
+    make_package(name=PACKAGE, catalog=catalog, channels={"stable": ("1.0.0", "1.1.0")})
+    names: dict[str, Any] = {"name": PACKAGE, "package": PACKAGE, "catalog": "redhat-operators"}
+    make_operator(
+        cluster=found, kind="ClusterExtension", bundle=f"{PACKAGE}.v1.0.0", version="1.0.0", **names
+    )
+    details = {"installed_csv": f"{PACKAGE}.v1.0.0", "current_csv": f"{PACKAGE}.v1.0.0"}
+    make_operator(
+        cluster=found, kind="Subscription", namespace="apps", channel="stable", details=details,
+        **names,
+    )  # fmt: skip
+    return found
+
+
+@pytest.fixture
+def writer(client: Client, olivia: Any) -> Client:
+    client.force_login(olivia)
+    return client
+
+
+def crd(size: dict[str, Any], *versions: str) -> dict[str, Any]:
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"size": size}}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": CRD},
+        "spec": {
+            "group": "tea.example.com",
+            "scope": "Namespaced",
+            "versions": [
+                {"name": name, "served": True, "schema": {"openAPIV3Schema": schema}}
+                for name in versions or ("v1",)
+            ],
+        },
+    }
+
+
+def ship(version: str, manifest: dict[str, Any]) -> None:
+    """Gives the bundle of this version its CRD, as a catalog with olm.bundle.object does."""
+    data = base64.b64encode(json.dumps(manifest).encode()).decode()
+    blob = {
+        "schema": "olm.bundle",
+        "name": f"{PACKAGE}.v{version}",
+        "package": PACKAGE,
+        "properties": [{"type": "olm.bundle.object", "value": {"data": data}}],
+    }
+    bundle = Bundle.objects.get(package__name=PACKAGE, version=version)
+    bundle.blob = make_blob(data=json.dumps(blob).encode())
+    bundle.save()
+
+
+def test_a_change_that_operator_controller_refuses_is_named_with_its_field(
+    writer: Client, prod: Cluster
+) -> None:
+    ship("1.0.0", crd(SIZE))
+    ship("1.1.0", crd({"type": "integer", "maximum": 5}))
+    page = assert_page(writer.get(EXTENSION, {"version": "1.1.0"}))
+    assert (
+        "Would be refused operator-controller refuses the upgrade from kettle.v1.0.0" in page.text
+    )
+    assert f"{CRD} v1 ^.spec.size maximum is 5 now; there was none. Refused" in page.text
+    assert "crdUpgradeSafety.enforcement" in page.text
+
+
+def test_of_a_subscription_the_same_change_depends_on_the_objects(
+    writer: Client, prod: Cluster
+) -> None:
+    ship("1.0.0", crd(SIZE))
+    ship("1.1.0", crd({"type": "integer", "maximum": 5}))
+    page = assert_page(writer.get(SUBSCRIPTION))
+    assert "OLM refuses the upgrade from kettle.v1.0.0 to kettle.v1.1.0 if an existing" in page.text
+    assert "Refused if an object does not fit" in page.text
+
+
+def test_a_version_that_the_cluster_stores_may_not_go(writer: Client, prod: Cluster) -> None:
+    ship("1.0.0", crd(SIZE, "v1", "v1beta1"))
+    ship("1.1.0", crd(SIZE, "v1"))
+    assert "Allowed OLM allows these changes" in assert_page(writer.get(SUBSCRIPTION)).text
+    CRDState.objects.create(cluster=prod, name=CRD, uid="u", stored=["v1", "v1beta1"])
+    page = assert_page(writer.get(SUBSCRIPTION))
+    assert "Would be refused OLM refuses the upgrade from kettle.v1.0.0" in page.text
+    assert "Version v1beta1 is gone, and objects may be stored as v1beta1." in page.text
+
+
+def test_compatible_crds_are_said_to_be_so_and_no_upgrade_compares_nothing(
+    writer: Client, prod: Cluster
+) -> None:
+    ship("1.0.0", crd(SIZE))
+    ship("1.1.0", crd(SIZE))
+    page = assert_page(writer.get(EXTENSION, {"version": "1.1.0"}))
+    assert "Compatible No CRD changes from kettle.v1.0.0 to kettle.v1.1.0" in page.text
+    Operator.objects.filter(kind="Subscription").update(details={})
+    assert "CRD changes" not in assert_page(writer.get(SUBSCRIPTION)).text
+
+
+def test_bundles_without_stored_crds_lead_to_their_inspection(
+    writer: Client, prod: Cluster
+) -> None:
+    ship("1.1.0", crd(SIZE))
+    page = assert_page(writer.get(EXTENSION, {"version": "1.1.0"}))
+    assert "Not compared The catalog does not have the CRDs of kettle.v1.0.0" in page.text
+    link = "/software/prod/redhat-operators/kettle/kettle.v1.0.0#inspection"
+    assert link in page.links
