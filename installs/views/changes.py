@@ -19,8 +19,8 @@ from installs.facts import inventory
 from installs.models import Operator
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries.lookup import get_install_plan, get_operator
-from installs.views.forms import METHODS, UNSURE, follow_action, form_key, review, show_form
 from installs.state.observation import details_of
+from installs.views.forms import METHODS, UNSURE, follow_action, form_key, review, show_form
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
