@@ -13,6 +13,8 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution, ResolverPackage
+from catalogs.resolve.v1 import read_range
+from catalogs.semver import read_version, sort_key
 from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import OPTIMISTIC, StoredVerdict
 from catalogs.verdicts.rules import Verdict
@@ -27,6 +29,8 @@ from installs.models import Action, Component, CRDState
 from installs.models.steps import Apply, Delete, Step, as_manifests, remakes
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
+
+CHANNELS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,9 @@ def plan_install(
     resolution: Resolution | None = None
     if not problems:
         facts = rows.facts
-        problems = _first_bundle_problem(package, facts, choice, rules.first_bundle(choice))
+        problems = _channel_problem(package, facts, choice) or _first_bundle_problem(
+            package, facts, choice, rules.first_bundle(choice)
+        )
     if not problems:
         try:
             resolution = resolve(
@@ -141,6 +147,8 @@ def plan_install(
             )
         except BadQuestion as error:
             problems = {error.field: str(error)}
+        else:
+            problems = _range_problem(package, facts, rules.version_range(choice))
     if problems:
         raise BadRequest(" ".join(problems.values()), code="invalid", **problems)
     bundle = rules.first_bundle(choice) or (resolution.bundle if resolution else "")
@@ -176,6 +184,31 @@ def _target(rows: InstallRows, choice: InstallChoice) -> WatchTarget:
     if groups:
         return groups[0].target or WatchTarget.ALL
     return target_of(choice.targets, choice.namespace)
+
+
+def _channel_problem(
+    package: Package, facts: ResolverPackage, choice: InstallChoice
+) -> dict[str, str]:
+    """A channel that the stored catalog does not have."""
+    names = sorted(facts.channels)
+    if not choice.channel or not names or choice.channel in names:
+        return {}
+    shown = ", ".join(names[:CHANNELS_SHOWN])
+    message = f"Package {package.name} has no channel {choice.channel[:NAME_LIMIT]}, only {shown}."
+    return {"channel": message}
+
+
+def _range_problem(package: Package, facts: ResolverPackage, text: str) -> dict[str, str]:
+    """A version range that contains no version of the package in the stored catalog."""
+    contains = read_range(text)
+    texts = {bundle.version for bundle in facts.by_name().values()}
+    versions = [version for version in map(read_version, texts) if version is not None]
+    if contains is None or not versions or any(map(contains, versions)):
+        return {}
+    return {
+        "version": f"Package {package.name} of catalog {package.catalog.name} has no version "
+        f"{text[:NAME_LIMIT]}; its highest is {max(texts, key=sort_key)}."
+    }
 
 
 def _first_bundle_problem(

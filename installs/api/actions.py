@@ -201,7 +201,6 @@ def _plan(body: ActionBody) -> Plan:
         package = _package(body, cluster)
         _refuse_foreign_fields(fields | {"bundle": body.bundle}, read_method(body.path))
         fields["version"] = _version(body, package)
-        _require_channel(body, package)
         return plan_install(cluster, package, body.name, body.path, fields)
     if body.verb == Action.Verb.APPROVE:
         plan = lookup.get_install_plan(cluster.name, body.namespace, body.name)
@@ -246,15 +245,6 @@ def _version(body: ActionBody, package: Package) -> str:
     if problem:
         raise BadRequest(problem, code="invalid", bundle=problem)
     return body.bundle
-
-
-def _require_channel(body: ActionBody, package: Package) -> None:
-    """Raises BadRequest for a channel that the stored catalog does not have."""
-    names = sorted(package.channels.values_list("name", flat=True))
-    if body.channel and names and body.channel not in names:
-        shown = ", ".join(names[:10])
-        message = f"Package {package.name} has no channel {body.channel[:120]}, only {shown}."
-        raise BadRequest(message, code="invalid", channel=message)
 
 
 def _refuse_predicted_failure(plan: Plan) -> None:

@@ -8,14 +8,14 @@ import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
 
-from catalogs.models import Catalog
+from catalogs.models import Catalog, Package
 from installs.actions import follow, record
 from installs.actions.objects import DryRun
 from installs.models import Action, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_cluster, make_component, make_operator, make_package
+from tests.factories import make_bundle, make_cluster, make_component, make_operator, make_package
 from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
@@ -89,6 +89,8 @@ def test_an_extension_that_can_not_be_resolved_tells_its_cause_on_its_page(
     writer: Client, prod: Cluster, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "STALE_FAILURE", timedelta(seconds=1))
+    package = Package.objects.get(name=PACKAGE, catalog__name="redhat-operators")
+    make_bundle(package=package, version="9.0.0")  # that the cluster's catalog no longer has
     failed = finished(confirmed(writer, INSTALL, extension(">=9.0.0")))
     assert (failed.state, failed.finding) == ("failed", "ce-no-bundles")
     page = assert_page(writer.get(EXTENSION))
@@ -97,6 +99,25 @@ def test_an_extension_that_can_not_be_resolved_tells_its_cause_on_its_page(
     assert finished(confirmed(writer, f"{EXTENSION}/retry", {})).finding == "ce-no-bundles"
     corrected = finished(confirmed(writer, f"{EXTENSION}/upgrade", {"version": "2.1.0"}))
     assert corrected.state == "succeeded", corrected.outcome
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"version": ">=9.0.0"}, "has no version >=9.0.0; its highest is 2.1.0."),
+        ({"channel": "gone"}, f"Package {PACKAGE} has no channel gone, only stable."),
+    ],
+)
+def test_a_channel_or_version_that_the_stored_catalog_lacks_is_refused_before_it_is_sent(
+    writer: Client, prod: Cluster, values: dict[str, str], problem: str
+) -> None:
+    for method in ("ClusterExtension", "Subscription"):
+        if method == "Subscription" and "version" in values:
+            continue
+        sent = extension("") | {"path": method} | values
+        response = writer.post(INSTALL, {**sent, "step": "review"})
+        assert problem in assert_page(response, 422).text
+    assert not Action.objects.exists()
 
 
 def subscription(prod: Cluster) -> None:
