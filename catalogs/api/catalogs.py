@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from django.db.models import Max, Q
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from ninja import FilterLookup, Query, Router
 
@@ -17,7 +17,12 @@ from catalogs.api.schemas import (
     problem_rows,
 )
 from catalogs.models import Catalog, ContentProblem
-from olmweb.api.formats import answer_one
+from catalogs.sources.own_catalogs import require_own
+from catalogs.sync.deletion import delete_own_catalog
+from catalogs.sync.progress import request_sync
+from olmweb.accounts.api_tokens import require_scope
+from olmweb.accounts.roles import DELETE_CATALOG, SYNC, require
+from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import OneOf, Values, any_of, values
 from olmweb.models import LOCAL, Cluster
@@ -81,6 +86,30 @@ def get_catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpRespons
         (catalog_row(row), row.conditions),
         lambda: catalog_detail(row, revisions=REVISIONS_SHOWN),
     )
+
+
+@router.delete("/catalogs/{cluster}/{catalog}", response={204: None})
+def delete_catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+    """Deletes a catalog of a file, URL or image with everything that was read from it; 409 for the
+    catalog of a cluster (`not-own`) and during a sync. Needs a token with the scope act and the
+    role admin."""
+    require_scope(request)
+    require(DELETE_CATALOG)(request.user)
+    delete_own_catalog(require_own(lookup.get_catalog(cluster, catalog)))
+    return HttpResponse(status=204)
+
+
+@router.post("/catalogs/{cluster}/{catalog}/sync", response={202: CatalogDetail})
+def sync_catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponseBase:
+    """Has a worker read the catalog now; `checked_at` changes when it has. Needs a token with the
+    scope act and the role admin."""
+    require_scope(request)
+    require(SYNC)(request.user)
+    row = lookup.get_catalog(cluster, catalog)
+    request_sync(row.pk)
+    response = json_response(catalog_detail(row, revisions=REVISIONS_SHOWN))
+    response.status_code = 202
+    return response
 
 
 @router.get("/catalogs/{cluster}/{catalog}/problems", response=Page[ProblemRow])

@@ -16,6 +16,7 @@ from catalogs.sources.file import path_source
 from catalogs.sources.http import url_source
 from catalogs.sources.oci.source import ImageSource, RegistryAccess
 from olmweb.accounts import audit
+from olmweb.errors import OlmwebError
 from olmweb.web.forms import clean_text
 
 if TYPE_CHECKING:
@@ -92,6 +93,18 @@ TYPED = ("source_kind", "source", "priority")
 def is_own(catalog: Catalog | None) -> bool:
     """Whether a person added the catalog; those of a cluster follow its objects."""
     return catalog is not None and catalog.cluster_id is None and catalog.source_kind in KINDS
+
+
+def require_own(catalog: Catalog) -> Catalog:
+    """The catalog. Raises OlmwebError (409) for one of a cluster."""
+    if not is_own(catalog):
+        raise OlmwebError(
+            f"{catalog} follows its {catalog.source_kind} in the cluster.",
+            code="not-own",
+            status=409,
+            hint="Change or delete that object; the catalog follows with the next sync.",
+        )
+    return catalog
 
 
 def save_catalog(catalog: Catalog) -> None:

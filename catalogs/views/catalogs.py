@@ -19,9 +19,8 @@ from catalogs.sync import progress as sync_progress
 from catalogs.views import forms, presenters
 from catalogs.views.changes import changes_tab
 from catalogs.views.problems import problems_tab
-from olmweb.accounts.roles import SYNC, AnyUser, may, sign_in_required
+from olmweb.accounts.roles import SYNC, require, sign_in_required
 from olmweb.api.formats import stream
-from olmweb.errors import OlmwebError
 from olmweb.models import SyncRun
 from olmweb.web.forms import FilterForm, SortFilter, read_page
 from olmweb.web.pages import STOP_POLLING, render_page, revision_token, unchanged, wants_fragment
@@ -204,19 +203,8 @@ def _catalog_stamp(catalog: Catalog) -> tuple[object, ...]:
     )
 
 
-def _require_sync(user: AnyUser) -> None:
-    """Raises OlmwebError (403) for people who may not start and cancel syncs."""
-    if not may(user, SYNC):
-        raise OlmwebError(
-            "Your role may not start or cancel a sync.",
-            code="not-allowed",
-            status=403,
-            hint="Ask an administrator of OLM Web, or wait: catalogs are synced by themselves.",
-        )
-
-
 @require_POST
-@sign_in_required(return_to="catalogs:catalog", check=_require_sync)
+@sign_in_required(return_to="catalogs:catalog", check=require(SYNC))
 def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Requests a sync of the catalog; a worker does it."""
     catalog_row = lookup.get_catalog(cluster, catalog)
@@ -240,7 +228,7 @@ def progress(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
 
 
 @require_POST
-@sign_in_required(return_to="catalogs:catalog", check=_require_sync)
+@sign_in_required(return_to="catalogs:catalog", check=require(SYNC))
 def cancel(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Cancels the running sync; the content read before stays."""
     catalog_row = lookup.get_catalog(cluster, catalog)

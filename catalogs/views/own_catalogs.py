@@ -1,6 +1,5 @@
 """Pages that add, change and delete a catalog of no cluster. Plain forms that need no script."""
 
-from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
@@ -12,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 from catalogs import lookup
 from catalogs.models import Catalog
 from catalogs.sources.base import SourceError
-from catalogs.sources.own_catalogs import IMAGE, OwnCatalogForm, is_own, save_catalog
+from catalogs.sources.own_catalogs import IMAGE, OwnCatalogForm, require_own, save_catalog
 from catalogs.sync.deletion import delete_own_catalog
 from catalogs.sync.progress import request_sync
 from olmweb.accounts.roles import (
@@ -20,34 +19,18 @@ from olmweb.accounts.roles import (
     CHANGE_CATALOG,
     DELETE_CATALOG,
     READ_FILES,
-    AnyUser,
     may,
+    require,
     sign_in_required,
 )
-from olmweb.errors import OlmwebError
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422
 
 
-def _require(permission: str) -> Callable[[AnyUser], None]:
-    """A check that raises OlmwebError (403) for people without the permission."""
-
-    def check(user: AnyUser) -> None:
-        if not may(user, permission):
-            raise OlmwebError(
-                "Your role may not add, change or delete catalogs.",
-                code="not-allowed",
-                status=403,
-                hint="Ask an administrator of OLM Web for the role admin.",
-            )
-
-    return check
-
-
 @never_cache
 @require_http_methods(METHODS)
-@sign_in_required(check=_require(ADD_CATALOG))
+@sign_in_required(check=require(ADD_CATALOG))
 def add(request: HttpRequest) -> HttpResponse:
     """The form of a new catalog; a worker syncs it at once."""
     return _form(request, Catalog(source_kind=IMAGE))
@@ -55,10 +38,10 @@ def add(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_http_methods(METHODS)
-@sign_in_required(check=_require(CHANGE_CATALOG))
+@sign_in_required(check=require(CHANGE_CATALOG))
 def edit(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """The form of a catalog's source."""
-    return _form(request, _own(cluster, catalog))
+    return _form(request, require_own(lookup.get_catalog(cluster, catalog)))
 
 
 def _form(request: HttpRequest, catalog: Catalog) -> HttpResponse:
@@ -85,28 +68,15 @@ def _form(request: HttpRequest, catalog: Catalog) -> HttpResponse:
 
 @never_cache
 @require_http_methods(METHODS)
-@sign_in_required(check=_require(DELETE_CATALOG))
+@sign_in_required(check=require(DELETE_CATALOG))
 def delete(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """A review of what goes, and the deletion."""
-    row = _own(cluster, catalog)
+    row = require_own(lookup.get_catalog(cluster, catalog))
     if request.method == "POST" and request.POST.get("sure"):
         delete_own_catalog(row)
         messages.success(request, f"Catalog {row.slug} deleted.")
         return redirect("catalogs:catalog-list")
     return render(request, "catalogs/catalog_delete.html", {"catalog": row})
-
-
-def _own(cluster: str, slug: str) -> Catalog:
-    """Raises Missing, and OlmwebError (409) for the catalog of a cluster."""
-    catalog = lookup.get_catalog(cluster, slug)
-    if not is_own(catalog):
-        raise OlmwebError(
-            f"{catalog} follows its {catalog.source_kind} in the cluster.",
-            code="not-own",
-            status=409,
-            hint="Change or delete that object; the catalog follows with the next sync.",
-        )
-    return catalog
 
 
 def _to_page(catalog: Catalog) -> HttpResponse:

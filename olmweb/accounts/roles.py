@@ -45,6 +45,18 @@ ADD_CATALOG, CHANGE_CATALOG, DELETE_CATALOG = (  # of catalogs that people add
 READ_FILES = "catalogs.read_server_files"
 READ_YAML = "installs.add_objectyaml"  # have a worker read an object as oneself
 _CATALOGS = (ADD_CATALOG, CHANGE_CATALOG, DELETE_CATALOG)
+_REFUSALS = {  # permission -> message and hint
+    SYNC: (
+        "Your role may not start or cancel a sync.",
+        "Ask an administrator of OLM Web, or wait: catalogs are synced by themselves.",
+    ),
+} | dict.fromkeys(
+    _CATALOGS,
+    (
+        "Your role may not add, change or delete catalogs.",
+        "Ask an administrator of OLM Web for the role admin.",
+    ),
+)
 _ALLOW_LIST = tuple(f"installs.{verb}_allowrule" for verb in ("view", "add", "change", "delete"))
 _OURS = ("olmweb", "catalogs", "installs")  # the apps whose admin pages an admin may read
 
@@ -268,6 +280,17 @@ def sign_in_problem(user: User) -> str:
 def may(user: AnyUser, permission: str) -> bool:
     """Whether this signed-in, active person has the permission (`app.codename`)."""
     return isinstance(user, User) and user.is_active and user.has_perm(permission)
+
+
+def require(permission: str) -> Callable[[AnyUser], None]:
+    """A check that raises OlmwebError (403) for people without this permission of _REFUSALS."""
+
+    def check(user: AnyUser) -> None:
+        if not may(user, permission):
+            message, hint = _REFUSALS[permission]
+            raise OlmwebError(message, code="not-allowed", status=403, hint=hint)
+
+    return check
 
 
 def may_inspect(user: AnyUser) -> tuple[bool, str]:

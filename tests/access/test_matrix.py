@@ -199,7 +199,7 @@ def test_changes_are_open_to_whom_the_matrix_says_and_a_refusal_leaves_no_trace(
 ) -> None:
     client, wrong, traces = sign(role), [], []
     written.clear()
-    for route, method, need in cases("POST"):
+    for route, method, need in cases("POST", "DELETE"):
         if route in ENDS_SESSION:
             continue
         with undone(written):
@@ -235,7 +235,7 @@ def test_sessions_need_the_csrf_token_for_each_change(
 ) -> None:
     client, wrong = sign("superuser", enforce_csrf_checks=True), []
     written.clear()
-    for route, method, _ in cases("POST"):
+    for route, method, _ in cases("POST", "DELETE"):
         response = send(client, method, route, address(route, numbers))
         if response.status_code != 403:
             wrong.append((route, response.status_code))

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from catalogs.lookup import get_named_catalog
-from catalogs.sources.own_catalogs import is_own
+from catalogs.sources.own_catalogs import require_own
 from catalogs.sync.deletion import delete_own_catalog
 from olmweb.errors import OlmwebError
 
@@ -22,12 +22,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            catalog = get_named_catalog(options["name"])
-            if not is_own(catalog):
-                raise CommandError(
-                    f"{catalog} follows its {catalog.source_kind} in the cluster. Delete that "
-                    "object; the catalog follows with the next sync."
-                )
+            catalog = require_own(get_named_catalog(options["name"]))
             name = str(catalog)
             delete_own_catalog(catalog)
         except OlmwebError as error:

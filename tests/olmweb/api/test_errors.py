@@ -40,8 +40,10 @@ def test_every_route_refuses_other_methods_with_405(client: Client, path: str) -
         if (method, path) == ("POST", "actions"):
             continue  # the one that can be written: tests of actions
         response = client.generic(method, ROOT + path)
+        if (method, response.status_code) == ("DELETE", 401):
+            continue  # a catalog can be deleted: tests/catalogs/api
         assert_error(response, 405)
-        assert response["Allow"] in ("GET, HEAD", "GET, HEAD, POST")
+        assert response["Allow"] in ("GET, HEAD", "GET, HEAD, POST", "DELETE, GET, HEAD")
 
 
 @pytest.mark.parametrize("path", ["actions", "bulk-installs", "bulk-installs/1/stop"])
