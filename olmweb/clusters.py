@@ -115,7 +115,8 @@ def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:
 def configured() -> list[Cluster]:
     """Rows of the clusters in OLMWEB_CLUSTERS, in its order; creates and updates them as needed.
 
-    An entry is `name=context`, `name=in-cluster`, `in-cluster`, or a context that is its own name.
+    An entry is `name=context`, `name=in-cluster`, `in-cluster`, a context that is its own name, or
+    `name=` for the current context.
     The row of a cluster that is no longer configured stays for its history, marked as such. Raises
     OlmwebError for an invalid entry.
     """
@@ -135,11 +136,13 @@ def configured() -> list[Cluster]:
 
 
 def parse_entries(entries: list[str]) -> dict[str, str]:
-    """Cluster name -> context of each entry. Raises OlmwebError for an invalid entry."""
+    """Cluster name -> context of each entry; empty for the current context (`name=`). Raises
+    OlmwebError for an invalid entry."""
     wanted: dict[str, str] = {}
     for entry in entries:
-        name, _, context = entry.partition("=")
-        name, context = name.strip(), context.strip() or name.strip()
+        name, named, context = entry.partition("=")
+        name = name.strip()
+        context = context.strip() if named else name
         if not _NAME.fullmatch(name) or name == LOCAL:
             raise OlmwebError(
                 f'OLMWEB_CLUSTERS has "{entry}", whose cluster name can\'t stand in a URL.',

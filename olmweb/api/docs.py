@@ -83,8 +83,9 @@ def _endpoint(
     path: str, method: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]
 ) -> Endpoint:
     good = (answer for code, answer in operation["responses"].items() if int(code) < 300)
-    contents = next(answer["content"] for answer in good if "content" in answer)
-    answer = next(iter(contents.values()))["schema"]  # JSON but for FBC as text
+    contents = next((answer["content"] for answer in good if "content" in answer), None)
+    # JSON but for FBC as text; a deletion answers nothing.
+    answer = next(iter(contents.values()))["schema"] if contents else {}
     schema = _resolve(answer, schemas)
     items = schema.get("properties", {}).get("items")
     shown = _resolve(items["items"], schemas) if items else schema

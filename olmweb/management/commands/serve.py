@@ -13,8 +13,11 @@ from django.db.migrations.loader import MigrationLoader
 
 from olmweb.clusters import parse_entries
 from olmweb.errors import OlmwebError
+from olmweb.kube.errors import ConfigError, KubeError
+from olmweb.kube.session import open_client
 from olmweb.serving import embedded
 
+LOOK_SECONDS = (3.0, 5.0)  # to connect and to wait for the answer
 # (user, password, Django group); the sandbox's RBAC knows the user admin and these two groups.
 DEMO_USERS = (
     ("admin", "demo-admin", ""),
@@ -42,10 +45,12 @@ class Command(BaseCommand):
                 "Choose another with PORT=8001."
             )
         try:
-            parse_entries(settings.CLUSTERS)
+            self._clusters = parse_entries(settings.CLUSTERS)
         except OlmwebError as error:
             raise CommandError(f"{error.message} {error.hint}") from error
         self._refuse_unreleased_schema()
+        if not options["demo"]:
+            self._look_at_clusters()
         call_command("migrate", verbosity=0)
         with ExitStack() as stack:
             if options["demo"]:
@@ -61,6 +66,28 @@ class Command(BaseCommand):
                     f"Port {options['port']} can't be used: {error.strerror or error}. "
                     "Choose another with PORT=8001."
                 ) from error
+
+    def _look_at_clusters(self) -> None:
+        """Names the server and version of each cluster, or why it can't be read.
+
+        Raises CommandError if no cluster has a usable context. A cluster that does not answer now
+        is read later.
+        """
+        unusable = []
+        for name, context in self._clusters.items():
+            try:
+                with open_client(
+                    context, settings.KUBECONFIG, name=name, timeout=LOOK_SECONDS
+                ) as client:
+                    self.stdout.write(f"Cluster {name}: {client.server}, {client.version()}")
+            except ConfigError as error:
+                unusable.append(f"Cluster {name} can't be used: {error.message} {error.hint}")
+            except KubeError as error:
+                self.stderr.write(f"Cluster {name} is not reached yet: {error.message}")
+        if unusable and len(unusable) == len(self._clusters):
+            raise CommandError("\n".join(unusable), returncode=2)
+        for sentence in unusable:
+            self.stderr.write(sentence)
 
     def _refuse_unreleased_schema(self) -> None:
         """Refuses a database that records migrations from before the first release."""

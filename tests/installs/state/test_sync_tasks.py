@@ -36,11 +36,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_entries_name_clusters_and_contexts() -> None:
-    assert parse_entries(["prod=admin@prod", "lab", "here=in-cluster", "in-cluster"]) == {
+    assert parse_entries(["prod=admin@prod", "lab", "here=in-cluster", "in-cluster", "now="]) == {
         "prod": "admin@prod",
         "lab": "lab",
         "here": "in-cluster",
         "in-cluster": "in-cluster",
+        "now": "",  # the current context
     }
 
 

@@ -125,6 +125,27 @@ def test_a_start_that_can_not_work_ends_with_a_sentence(
 
 
 @pytest.mark.slow
+def test_a_start_without_a_usable_context_ends_before_it_asks_for_an_administrator(
+    tmp_path: Path,
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("{contexts: [{name: east, context: {}}]}")
+    own = {
+        "OLMWEB_DATA_DIR": str(tmp_path),
+        "KUBECONFIG": str(kubeconfig),
+        "OLMWEB_ADMIN_PASSWORD": "",
+    }
+    for entry, words in (
+        ("a=nope", "has no context named nope; it has: east."),
+        ("a=", "has no current context; it has: east."),
+    ):
+        done = _manage("serve", **own, OLMWEB_CLUSTERS=entry)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
+        assert "password" not in done.stderr
+
+
+@pytest.mark.slow
 def test_a_database_from_before_the_first_release_is_refused(
     tmp_path: Path,
 ) -> None:
