@@ -150,7 +150,7 @@ def _evaluate_batch(
     bundles = list(
         Bundle.objects.filter(package__in=packages).order_by("ordinal").only(*BUNDLE_FIELDS)
     )
-    chosen = _chosen_bundles(packages, bundles)
+    chosen = chosen_bundles(packages, bundles)
     for bundle, contents in _contents(bundles, partial=partial):
         result.bundles += 1
         for cluster, path, target, outcome in evaluator.outcomes(bundle.name, contents):
@@ -163,10 +163,12 @@ def _evaluate_batch(
     result.written += _store(packages, contexts, rows)
 
 
-def _chosen_bundles(
+def chosen_bundles(
     packages: Sequence[Package], bundles: Sequence[Bundle]
 ) -> dict[tuple[int, InstallMethod], _Chosen]:
-    """Bundles with the same name: the last counts, as in the caches of catalogs."""
+    """(package key, install method) -> the bundle that it chooses. `bundles` are those of the
+    packages, with BUNDLE_FIELDS; of several with one name the last counts, as in the caches of
+    catalogs."""
     ids = {(bundle.package_id, bundle.name): bundle.pk for bundle in bundles}
     choices = {}
     for package_id, facts in facts_of_all(packages, bundles).items():
