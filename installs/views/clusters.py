@@ -71,7 +71,7 @@ class ExportRow:
 
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
-    """One cluster in full, several as a table, none as three steps to the first one."""
+    """One cluster in full, several as a table in pages, none as three steps to the first one."""
     wanted = OverviewForm.read(request.GET)["cluster"]
     shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
     catalogs = queries.read_catalogs()
@@ -86,8 +86,12 @@ def overview(request: HttpRequest) -> HttpResponse:
     entries = queries.overview(shown) if shown else []
     single = entries[0] if len(entries) == 1 else None
     histories = cluster_histories(shown) if shown else {}
+    notices: list[str] = []
+    page = paginate(entries, read_page(request.GET, notices), PAGE_SIZE, notices)
     context = {
         "entries": entries,
+        "page": page,
+        "notices": notices,
         "single": single,
         "following": _following(single),
         "several": len(entries) > 1,
@@ -97,7 +101,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "waiting": queries.waiting(entries, requests, histories) if entries else None,
         "kinds": queries.installable_kinds(single.cluster) if single else [],
         "first": _first_steps(entries),
-        "silence_shown": _silence_shown(entries),
+        "silence_shown": _silence_shown(list(page), several=len(entries) > 1),
     }
     topics = [cluster_topic(request, wanted), "catalogs", "actions"]
     if request.user.is_authenticated:
@@ -130,12 +134,12 @@ def _first_steps(entries: list[queries.ClusterOverview]) -> FirstSteps | None:
     return first_steps(unread) if len(entries) == len(unread) <= 1 else None
 
 
-def _silence_shown(entries: list[queries.ClusterOverview]) -> list[int]:
+def _silence_shown(entries: list[queries.ClusterOverview], *, several: bool) -> list[int]:
     """Ids of the silent clusters that the page itself reports as silent: those of a table, and
     one that was never reached.
     """
     silent = [entry.cluster for entry in entries if entry.cluster.stale]
-    return [cluster.pk for cluster in silent if len(entries) > 1 or cluster.synced_at is None]
+    return [cluster.pk for cluster in silent if several or cluster.synced_at is None]
 
 
 @require_safe

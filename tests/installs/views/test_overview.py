@@ -401,3 +401,17 @@ def test_open_requests_need_the_action_of_those_who_may_decide_them(
     assert "to decide" not in client.get("/", {"rev": rev}, headers=poll).content.decode()
     client.force_login(bob)
     assert "to decide" not in assert_page(client.get("/")).text
+
+
+def test_many_clusters_are_shown_in_pages_with_the_worst_first(reader: Client) -> None:
+    for number in range(45):
+        make_cluster(name=f"edge{number:02}")
+    worst = Cluster.objects.get(name="edge44")
+    make_operator(cluster=worst, name="etcd", health="Failed")
+    response = reader.get("/")
+    assert "1 to 20 of 45" in assert_page(response).text
+    assert response.context["page"][0].cluster == worst
+    assert response.content.count(b'data-key="cluster-') == 20
+    last = assert_page(reader.get("/?page=9"))
+    assert "There is no page 9; the last one, 3, is shown." in last.text
+    assert "41 to 45 of 45" in last.text
