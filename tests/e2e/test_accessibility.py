@@ -28,7 +28,7 @@ def pages(browser: Browser, product: Product) -> Iterator[tuple[dict[str, str], 
     """Every page by name, with the form and the outcome of an install; and a signed-in session."""
     context = browser.new_context(base_url=product.url)
     page = context.new_page()
-    form = f"{steps.CATALOG}/policy-demo/install"
+    form = f"{steps.CATALOG}/policy-demo/install?path=PlatformOperator"  # which fails
     steps.sign_in(page, "operator", form)
     steps.review_and_confirm(page)
     steps.follow_to(page, "Failed")

@@ -36,6 +36,7 @@ def test_the_manifests_follow_the_form_and_an_edit_ends_the_review(new_page) -> 
     expect(page.get_by_text("Dry run passed")).to_be_visible()
     install = page.get_by_role("button", name="Install", exact=True)
     expect(install).to_be_enabled()
+    expect(page.locator("[data-focus]")).to_be_focused()  # not taken from the field later
     namespace.press("End")
     namespace.press("2")
     expect(page.get_by_role("button", name="Review", exact=True)).to_be_visible()

@@ -104,6 +104,7 @@ def test_a_subscription_is_installed_approved_upgraded_and_removed_with_the_keyb
     page.goto("/login/?next=/")
     steps.type_credentials(page, "operator")
     expect(page).to_have_url("/")
+    page.wait_for_load_state()  # the script that opens the search
     pages: list[str] = []
     page.on("framenavigated", lambda frame: pages.append(frame.url))
 
