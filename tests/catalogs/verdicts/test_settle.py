@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from catalogs.contents.objects import pack
 from catalogs.models import Bundle, BundleInspection, Catalog, Prediction
+from catalogs.tasks import inspect_bundle
 from catalogs.verdicts.settle import images_to_inspect, settle
 from installs.facts import evaluate
+from olmweb.runtime import reports
 from tests.factories import make_bundle, make_catalog, make_package
 from tests.worlds.bundle_images import bundle_image
 from tests.worlds.image_registry_fake import RegistryFake, registry_fake, status
@@ -113,6 +116,60 @@ def test_a_registry_that_can_not_be_reached_is_not_asked_for_every_image(
     result = settle(images_to_inspect(catalog, all_versions=True))
     assert result.failed == {"unreachable": 9}
     assert BundleInspection.objects.count() == 3
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+def test_a_failing_registry_is_not_asked_for_every_image(
+    catalog: Catalog, fake: RegistryFake, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr("catalogs.sources.oci.client.time.sleep", lambda _: None)
+    versions = tuple(f"1.{n}.0" for n in range(9))
+    ship(catalog, "etcd", {"stable": versions}, f"{fake.host}/olm/etcd:{{}}")
+    fake.wrong.update({version: status(code) for version in versions})
+    result = settle(images_to_inspect(catalog, all_versions=True))
+    assert (result.failed.total(), result.failed["unreachable"]) == (9, 6)
+    assert BundleInspection.objects.count() == 3
+
+
+def test_an_unexpected_error_never_ends_the_run(
+    catalog: Catalog, fake: RegistryFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise RuntimeError
+
+    ship(catalog, "kettle", {"stable": ("1.0.0",)}, f"{fake.host}/olm/k@{bundle_image(fake)}")
+    monkeypatch.setattr("catalogs.contents.inspection.pack", broken)
+    assert settle(images_to_inspect(catalog)).failed == {"internal": 1}
+
+
+def test_an_interrupted_image_is_inspected_by_the_next_run(
+    catalog: Catalog, fake: RegistryFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    ship(catalog, "kettle", {"stable": ("1.0.0",)}, f"{fake.host}/olm/k@{bundle_image(fake)}")
+    with monkeypatch.context() as patch:
+        patch.setattr("catalogs.contents.inspection.pack", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            settle(images_to_inspect(catalog))
+    assert settle(images_to_inspect(catalog)).inspected == 1
+
+
+def test_no_worker_inspects_an_image_of_the_run(
+    catalog: Catalog, fake: RegistryFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[bool] = []
+
+    def meanwhile(*args: Any) -> Any:
+        ran.append(reports.run_next())
+        return pack(*args)
+
+    ship(catalog, "kettle", {"stable": ("1.0.0",)}, f"{fake.host}/olm/k@{bundle_image(fake)}")
+    monkeypatch.setattr("catalogs.contents.inspection.pack", meanwhile)
+    assert settle(images_to_inspect(catalog)).inspected == 1
+    assert ran == [False]
+    assert reports._kinds["inspection"].run is inspect_bundle
 
 
 def test_a_registry_that_asks_to_wait_gets_its_time(catalog: Catalog, fake: RegistryFake) -> None:
