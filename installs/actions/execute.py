@@ -27,7 +27,7 @@ from installs.models.steps import Apply, Delete, remakes
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, KubeError, NotFound
-from olmweb.kube.fields import text
+from olmweb.kube.fields import number, text
 
 log = structlog.get_logger(__name__)
 
@@ -125,6 +125,7 @@ def _change(action: Action, client: KubeClient) -> bool:
             return True
         _mark_sent(action)
     applied = apply_step(client, main, impersonation(action), force=action.force)
+    action.object_generation = number(applied, "metadata", "generation")
     _mark_applied(action, uid_of(applied))
     return True
 
@@ -289,6 +290,7 @@ def _mark_applied(action: Action, uid: str) -> None:
     Action.objects.filter(pk=action.pk, state=Action.State.PENDING).update(
         state=action.state,
         object_uid=uid,
+        object_generation=action.object_generation,
         done=action.done,
         outcome="",
         outcome_code="",

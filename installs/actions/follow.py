@@ -174,7 +174,7 @@ def _settle(action: Action, *, is_current: bool) -> bool:
             return False
         _finish_gone(action, replaced=row is not None)
         return True
-    if action.verb == Action.Verb.REMOVE:
+    if action.verb == Action.Verb.REMOVE or not _is_observed(action, row):
         return False
     if row.health == Health.NEEDS_APPROVAL:
         plan = str(row.details.get("plan") or "")
@@ -204,6 +204,17 @@ def _settle(action: Action, *, is_current: bool) -> bool:
         finish(action, Action.State.SUCCEEDED, f"{text} {_remaining_trouble([row])}".strip())
         return True
     return _settle_failure(action, row)
+
+
+def _is_observed(action: Action, row: Operator) -> bool:
+    """Whether the row shows the object with the applied upgrade, and its conditions, where they
+    have an `observedGeneration`, are of that generation or a later one."""
+    observed = [
+        condition["observedGeneration"]
+        for condition in row.conditions
+        if "observedGeneration" in condition
+    ]
+    return min(row.generation, max(observed, default=row.generation)) >= action.object_generation
 
 
 def _settle_approval(action: Action) -> bool:

@@ -14,6 +14,7 @@ from installs.models import Action, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
+from olmweb.sandbox.controllers.olm_v1 import OlmV1
 from tests.factories import make_package
 from tests.installs.actions.test_actions_followed import carry_out
 
@@ -94,6 +95,22 @@ def test_an_upgrade_is_followed_to_its_target_and_one_that_leads_nowhere_is_told
     assert (refused.state, refused.finding) == ("failed", "ce-no-bundles"), refused.outcome
     assert row().version == "1.8.1", "what is installed stays"
     assert conditions(sandbox)["Installed"] == "Succeeded"
+
+
+def test_an_upgrade_waits_until_its_controller_has_seen_the_change(
+    sandbox: Sandbox, cluster: Cluster, olivia: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "STALE_FAILURE", timedelta(seconds=1))
+    install(cluster, olivia, version="1.8.1")
+    action = request(plan_changes.plan_upgrade(row(), {"version": "1.8.0"}), olivia)
+    with monkeypatch.context() as patch:
+        patch.setattr(follow, "RUN_SECONDS", 0.0)
+        patch.setattr(OlmV1, "step_all", lambda _: None)
+        assert follow.run(action.pk) == follow.AGAIN_SECONDS
+    action.refresh_from_db()
+    assert (row().health, action.state) == ("Healthy", "applied"), "of the generation before"
+    assert (row().generation, action.object_generation) == (2, 2)
+    assert carry_out(action).state == "failed"
 
 
 def test_one_that_can_not_work_ends_with_its_cause_and_a_retry_ends_with_the_same(
