@@ -110,6 +110,7 @@ def test_an_upgrade_waits_until_its_controller_has_seen_the_change(
     action.refresh_from_db()
     assert (row().health, action.state) == ("Healthy", "applied"), "of the generation before"
     assert (row().generation, action.object_generation) == (2, 2)
+    sandbox.step_all()
     assert carry_out(action).state == "failed"
 
 
