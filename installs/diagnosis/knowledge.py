@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 FOLDER = Path(__file__).resolve().parent.parent / "knowledge"
-# Stage of an installation -> the files that hold its failures.
+# Stage of an installation -> the files that hold its failures; `normal` holds what is no failure.
 STAGES = {
     "source": ("source",),
     "convert": ("convert_modes", "convert_bundle"),
@@ -30,7 +30,8 @@ STAGES = {
     "resolve": ("resolve_v1", "resolve_v0"),
     "upgrade": ("upgrade", "upgrade_crds"),
     "install": ("install_v1", "install_v0", "install_csv", "install_api"),
-    "runtime": ("runtime", "runtime_pods", "notes", "normal"),
+    "runtime": ("runtime", "runtime_pods", "notes"),
+    "normal": ("normal",),
 }
 # Before anything of the bundle is on the cluster.
 _NOTHING_INSTALLED = ("source", "convert", "unpack")
@@ -142,6 +143,8 @@ TEXT_LIMIT = 32_768
 # Condition types of OLM v0 and v1 that only report a deprecation.
 DEPRECATIONS = ("PackageDeprecated", "ChannelDeprecated", "BundleDeprecated", "Deprecated")
 _DEPRECATED = "deprecated-entry"
+# Reasons of such a condition whose status is False or Unknown; OLM v1.6 and newer.
+_NOT_DEPRECATED = ("NotDeprecated", "DeprecationStatusUnknown")
 # Reasons with which a controller says that it waits for a person.
 _FINAL = (
     *("Blocked", "InvalidConfiguration"),
@@ -151,6 +154,8 @@ _GIVEN_UP = "The controller waits until something changes."
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
 _PARTS_LIMIT = 50
+_REWORDED_LIMIT = 2_000
+_QUOTES = re.compile(r"\\+[\"'`]|[\"'`\u2018\u2019\u201c\u201d]")
 _CONFIDENCE = {"verified": "high", "partial": "medium", "unverified": "low"}
 _AGGREGATE = re.compile(r"\[([\s\S]+)\]")
 _CONSTRAINTS = re.compile(r"constraints not satisfiable: ([\s\S]+)")
@@ -179,6 +184,11 @@ class KnowledgeMatch:
     entry: KnowledgeEntry
     facts: dict[str, str]
 
+    @property
+    def generality(self) -> tuple[bool, int]:
+        """The more it says the less it is: a wrapper without a known cause inside it says least."""
+        return self.entry.wrapper, self.entry.rank
+
 
 def classify(
     text: str,
@@ -193,12 +203,13 @@ def classify(
 
     `kind` is the Kubernetes kind of the object with the message, empty for any; `type` and `reason`
     are those of the condition. `name` and `namespace` of the object are filled into the texts. A
-    deprecation is recognized by its type alone, because its message is that of the catalog's
-    author; a reason that ends all retries makes the finding not retryable.
+    deprecation is recognized by its type, because its message is that of the catalog's author,
+    unless its reason says otherwise; a reason that ends all retries makes the finding not
+    retryable.
     """
     subject = {"kind": kind, "name": name, "namespace": namespace}
     names = {key: value for key, value in subject.items() if value}
-    if type in DEPRECATIONS and text:
+    if type in DEPRECATIONS and text and reason not in _NOT_DEPRECATED:
         entry = by_id()[_DEPRECATED]
         groups = entry.regex.search(text[:TEXT_LIMIT])
         return render(entry, _facts(groups) if groups else {}, names)
@@ -224,9 +235,18 @@ def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     """The first entry that matches, following wrappers to the root cause.
 
     Lists (`[a, b]`, several constraints, several CRD checks) are split: the entry that comes first
-    in the knowledge base wins, because controllers write such lists in random order.
+    in the knowledge base wins, because controllers write such lists in random order. A text with no
+    entry, or only a general one, is tried once more in other wordings: in any case, with other
+    quotes, without the full stop at its end.
     """
-    return _follow(text[:TEXT_LIMIT], _entries_for(kind), _WRAPPER_DEPTH)
+    text = text[:TEXT_LIMIT]
+    match = _follow(text, _entries_for(kind), _WRAPPER_DEPTH)
+    if match is not None and match.generality < (False, 1):
+        return match
+    other = _find_reworded(text[:_REWORDED_LIMIT], kind)
+    if match is None or (other is not None and other.generality < match.generality):
+        return other
+    return match
 
 
 def render(entry: KnowledgeEntry, facts: dict[str, str], names: Mapping[str, str]) -> Finding:
@@ -272,6 +292,26 @@ def fingerprint(text: str) -> str:
     return " ".join(text.split())[:300]
 
 
+@lru_cache(maxsize=256)  # texts without an entry are many passes, and come back at every sync
+def _find_reworded(text: str, kind: str) -> KnowledgeMatch | None:
+    text = text.strip().removesuffix(".")
+    plain = _QUOTES.sub('"', text)
+    entries = _entries_in_any_case(kind)
+    wordings = dict.fromkeys((text, plain, plain.replace('"', "'")))
+    matches = [_follow(wording, entries, _WRAPPER_DEPTH) for wording in wordings]
+    found = [match for match in matches if match is not None]
+    return min(found, key=lambda match: match.generality, default=None)
+
+
+@cache
+def _entries_in_any_case(kind: str) -> tuple[KnowledgeEntry, ...]:
+    return tuple(
+        msgspec.structs.replace(entry, regex=re.compile(entry.pattern, re.IGNORECASE))
+        for entry in _entries_for(kind)
+        if entry.rank >= 0
+    )
+
+
 @cache
 def _entries_for(kind: str) -> tuple[KnowledgeEntry, ...]:
     return tuple(entry for entry in knowledge() if not kind or kind in entry.kinds)
@@ -283,7 +323,7 @@ def _follow(text: str, entries: Sequence[KnowledgeEntry], depth: int) -> Knowled
         return match
     inner = next((match.facts[group] for group in _INNER_GROUPS if match.facts.get(group)), "")
     root = _follow(inner, entries, depth - 1) if inner and len(inner) < len(text) else None
-    if root is None or root.entry.id == match.entry.id:
+    if root is None or root.entry.id == match.entry.id or root.entry.stage == "normal":
         return match
     return KnowledgeMatch(root.entry, {**root.facts, "context": match.entry.title})
 

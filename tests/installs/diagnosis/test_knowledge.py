@@ -3,6 +3,7 @@
 import re
 import shlex
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -25,6 +26,34 @@ from installs.diagnosis.knowledge import (
 TAKEN_BY = {
     "cs-registry-server": "api-forbidden",
     "required-resource-not-found": "no-matches-for-kind",
+}
+# Samples that a general entry, whose own words are still there, takes in that wording.
+IN_QUOTES = {
+    "catalog-graphql-collision",
+    "crd-cannot-remove-stored",
+    "cs-pod-written-meanwhile",
+    "csv-condition-outdated",
+    "csv-deployment-unobserved",
+    "rk-source-secret-missing",
+}
+TAKEN_IN = {
+    "case of the first letter": {"api-namespace-missing", "helm-removed-api"},
+    "lower case": {
+        "api-podsecurity",
+        "api-rbac-escalation",
+        "ce-clustercatalog-kind",
+        "cos-collision-olm-v0",
+        "cos-collision-unowned",
+        "csv-condition-outdated",
+        "csv-group-changed",
+        "image-pull-not-there",
+    },
+    "single quotes": IN_QUOTES,
+    "escaped quotes": IN_QUOTES,
+    "backticks": IN_QUOTES,
+    "typographic quotes": IN_QUOTES,
+    "full stop": {"sub-constraints-empty"},
+    "white space": {"sub-constraints-empty"},
 }
 BUDGET_SECONDS = 0.4
 HOSTILE = ("a", '"', 'a"', "a ", "[a, ", "a/", "a: ", ' in namespace "', "\n", "a.b ", "{}", "-")
@@ -50,6 +79,35 @@ def test_every_sample_is_classified_as_its_entry(entry: KnowledgeEntry) -> None:
             match = find(sample, kind=kind)
             assert match is not None
             assert match.entry.id == expected
+
+
+WORDINGS: dict[str, Callable[[str], str]] = {
+    "case of the first letter": lambda text: text[:1].swapcase() + text[1:],
+    "lower case": str.lower,
+    "single quotes": lambda text: text.replace('"', "'"),
+    "escaped quotes": lambda text: text.replace('"', '\\"'),
+    "backticks": lambda text: text.replace('"', "`"),
+    "typographic quotes": lambda text: re.sub('"([^"]*)"', "\u201c\\1\u201d", text),
+    "full stop": lambda text: f"{text}.",
+    "white space": lambda text: f" {text} \n",
+    "error of a resolved bundle": lambda text: (
+        f'error for resolved bundle "a.v1.0.0" with version "1.0.0": {text}'
+    ),
+    "terminal error": lambda text: f"terminal error: {text}",
+}
+
+
+@pytest.mark.parametrize("wording", WORDINGS)
+def test_a_sample_in_another_wording_is_classified_as_its_entry(wording: str) -> None:
+    reword, missed = WORDINGS[wording], set()
+    for entry in knowledge():
+        if entry.rank < 0 or entry.id in TAKEN_IN.get(wording, ()):
+            continue
+        for sample in entry.samples:
+            match = find(reword(sample), kind=entry.kinds[0])
+            if match is None or match.entry.id != TAKEN_BY.get(entry.id, entry.id):
+                missed.add((entry.id, match and match.entry.id))
+    assert not missed
 
 
 def test_titles_are_short_sentences_and_texts_are_whole_ones() -> None:
