@@ -10,11 +10,11 @@ from typing import Any
 from django.db.models import QuerySet
 
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Catalog, Package
+from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import Resolution, ResolverPackage
 from catalogs.resolve.v1 import read_range
-from catalogs.semver import read_version, sort_key
+from catalogs.semver import Range, read_version, sort_key
 from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import OPTIMISTIC, StoredVerdict
 from catalogs.verdicts.rules import Verdict
@@ -219,7 +219,10 @@ def _first_bundle_problem(
         return {}
     if bundle not in facts.by_name():
         of = f"Package {package.name} of catalog {package.catalog.name}"
-        return {"version": f"{of} has no bundle {bundle[:NAME_LIMIT]}."}
+        noun = "bundle"
+        if _range_of(bundle) is not None:
+            noun = f"version in channel {choice.channel or package.default_channel} that meets"
+        return {"version": f"{of} has no {noun} {bundle[:NAME_LIMIT]}."}
     channel, channels = choice.channel or package.default_channel, facts.channels_of()
     if channel not in facts.channels or channel in channels.get(bundle, ()):
         return {}  # a channel that there is not has its own sentence
@@ -285,6 +288,8 @@ def choice_for(
         )
     stripped = {key: value.strip() for key, value in values.items()}
     named = rows.find_bundle(stripped.get("version", ""))
+    if named is None and not rules.reads_ranges:
+        named = _highest_in(rows, stripped.get("version", ""), stripped.get("channel", ""))
     if named is not None:
         stripped["version"] = rules.version_value(named.version, named.name)
     choice = InstallChoice(
@@ -301,6 +306,30 @@ def choice_for(
         crd_safety=stripped.get("crd_safety", ""),
     )
     return rules.with_defaults(choice, stripped, rows)
+
+
+def _highest_in(rows: InstallRows, text: str, channel: str) -> Bundle | None:
+    """The bundle of the channel (empty: the default one) with the highest version in the range
+    `text`; None without one, and for a text that is no range."""
+    contains = _range_of(text)
+    if contains is None:
+        return None
+    channel, channels = channel or rows.package.default_channel, rows.facts.channels_of()
+    fitting = (
+        bundle
+        for bundle in rows.bundles  # newest first
+        if (version := read_version(bundle.version)) is not None
+        and contains(version)
+        and channel in channels.get(bundle.name, ())
+    )
+    return next(fitting, None)
+
+
+def _range_of(text: str) -> Range | None:
+    try:
+        return read_range(text)
+    except BadQuestion:
+        return None
 
 
 def known_fields(cluster: Cluster, kind: str, version: str) -> frozenset[str] | None:

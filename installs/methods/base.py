@@ -148,6 +148,7 @@ class Method(ABC):
     unserved_hint: str
     semantics: str = ""
     needs_group: bool = False
+    reads_ranges: bool = False  # whether the controller resolves a version range itself
     one_per_package: bool = False
     needs_namespace: bool = True
     version_hint: str = ""

@@ -192,9 +192,26 @@ def test_a_bundle_has_a_field_of_its_own(olivia: User) -> None:
     for chosen in ({"bundle": "nope.v1"}, {"bundle": "etcd.v1.0.0", "version": "1.0.0"}):
         refused = post(olivia, body | chosen)
         assert (refused.status_code, list(refused.json()["error"]["fields"])) == (400, ["bundle"])
-    for chosen in ({"version": "9.9.9"}, {"channel": "nope"}):
+    for chosen in ({"version": "9.9.9"}, {"version": ">=9"}, {"channel": "nope"}):
         refused = post(olivia, body | chosen)
         assert (refused.status_code, list(refused.json()["error"]["fields"])) == (400, [*chosen])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "bundle"),
+    [("<1.1.0", "etcd.v1.0.0"), ("1.x", "etcd.v1.1.0"), (">=1.0.0, <2", "etcd.v1.1.0")],
+)
+def test_a_version_range_of_a_subscription_is_the_highest_bundle_of_the_channel_in_it(
+    olivia: User, wanted: str, bundle: str
+) -> None:
+    cluster = Cluster.objects.get()
+    make_component(cluster=cluster, kind="CatalogSource", name="redhat-operators", namespace="olm")
+    cluster.kinds = cluster.kinds | {"Subscription": {"state": "served"}}
+    cluster.save()
+    body = INSTALL | {"path": "Subscription", "namespace": "etcd", "version": wanted}
+    answer = post(olivia, body | {"dry_run": True})
+    assert answer.status_code == 200, answer.json()
+    assert answer.json()["manifests"][-1]["spec"]["startingCSV"] == bundle
 
 
 def test_a_dry_run_records_nothing_and_shows_what_would_be_sent(olivia: User) -> None:
