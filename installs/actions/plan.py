@@ -11,10 +11,9 @@ from django.db.models import QuerySet
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
-from catalogs.resolve import BadQuestion, resolve
+from catalogs.resolve import BadQuestion, resolve, v0, v1
 from catalogs.resolve.facts import Resolution, ResolverPackage
-from catalogs.resolve.v1 import read_range
-from catalogs.semver import Range, read_version, sort_key
+from catalogs.semver import read_version, sort_key
 from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import OPTIMISTIC, StoredVerdict
 from catalogs.verdicts.rules import Verdict
@@ -200,7 +199,7 @@ def _channel_problem(
 
 def _range_problem(package: Package, facts: ResolverPackage, text: str) -> dict[str, str]:
     """A version range that contains no version of the package in the stored catalog."""
-    contains = read_range(text)
+    contains = v1.read_range(text)
     texts = {bundle.version for bundle in facts.by_name().values()}
     versions = [version for version in map(read_version, texts) if version is not None]
     if contains is None or not versions or any(map(contains, versions)):
@@ -220,7 +219,7 @@ def _first_bundle_problem(
     if bundle not in facts.by_name():
         of = f"Package {package.name} of catalog {package.catalog.name}"
         noun = "bundle"
-        if _range_of(bundle) is not None:
+        if _is_range(bundle):
             noun = f"version in channel {choice.channel or package.default_channel} that meets"
         return {"version": f"{of} has no {noun} {bundle[:NAME_LIMIT]}."}
     channel, channels = choice.channel or package.default_channel, facts.channels_of()
@@ -289,7 +288,8 @@ def choice_for(
     stripped = {key: value.strip() for key, value in values.items()}
     named = rows.find_bundle(stripped.get("version", ""))
     if named is None and not rules.reads_ranges:
-        named = _highest_in(rows, stripped.get("version", ""), stripped.get("channel", ""))
+        wanted = stripped.get("version", ""), stripped.get("channel", "")
+        named = _in_range(rows, rules.kind, *wanted)
     if named is not None:
         stripped["version"] = rules.version_value(named.version, named.name)
     choice = InstallChoice(
@@ -308,28 +308,26 @@ def choice_for(
     return rules.with_defaults(choice, stripped, rows)
 
 
-def _highest_in(rows: InstallRows, text: str, channel: str) -> Bundle | None:
-    """The bundle of the channel (empty: the default one) with the highest version in the range
-    `text`; None without one, and for a text that is no range."""
-    contains = _range_of(text)
-    if contains is None:
+def _in_range(rows: InstallRows, method: InstallMethod, text: str, channel: str) -> Bundle | None:
+    """The bundle that `method` reaches in the version range `text`; None without one, and for a
+    text that is no range."""
+    if not text:
         return None
-    channel, channels = channel or rows.package.default_channel, rows.facts.channels_of()
-    fitting = (
-        bundle
-        for bundle in rows.bundles  # newest first
-        if (version := read_version(bundle.version)) is not None
-        and contains(version)
-        and channel in channels.get(bundle.name, ())
-    )
-    return next(fitting, None)
-
-
-def _range_of(text: str) -> Range | None:
     try:
-        return read_range(text)
+        resolution = resolve(
+            rows.facts, method, channels=[channel] if channel else [], version=text
+        )
     except BadQuestion:
         return None
+    return rows.bundle(resolution.bundle)
+
+
+def _is_range(text: str) -> bool:
+    """Whether OLM v0 reads the text as a version range."""
+    try:
+        return v0.read_range(text) is not None
+    except BadQuestion:
+        return False
 
 
 def known_fields(cluster: Cluster, kind: str, version: str) -> frozenset[str] | None:

@@ -74,9 +74,9 @@ class RequestParameters(ListParameters):
 class ActionBody(RequestBody):
     """An action to take. `name` is the object's; of an install empty for the default. `only`
     refuses an approval if the InstallPlan carries more than this ClusterServiceVersion. `bundle`
-    names the bundle to install instead of its `version`. `version` is a version or a range; of a
-    Subscription the highest bundle of the channel in it becomes startingCSV. `anyway` also installs
-    what is predicted to fail."""
+    names the bundle to install instead of its `version`. `version` is a version or a range, in the
+    grammar of the method; of a Subscription the bundle in it that is nearest to the channel's head
+    becomes startingCSV. `anyway` also installs what is predicted to fail."""
 
     cluster: str
     verb: str

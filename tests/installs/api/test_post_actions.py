@@ -199,9 +199,9 @@ def test_a_bundle_has_a_field_of_its_own(olivia: User) -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "bundle"),
-    [("<1.1.0", "etcd.v1.0.0"), ("1.x", "etcd.v1.1.0"), (">=1.0.0, <2", "etcd.v1.1.0")],
+    [("<1.1.0", "etcd.v1.0.0"), ("1.x", "etcd.v1.1.0"), (">=1.0.0 <2.0.0", "etcd.v1.1.0")],
 )
-def test_a_version_range_of_a_subscription_is_the_highest_bundle_of_the_channel_in_it(
+def test_a_version_range_of_a_subscription_starts_at_the_bundle_nearest_to_the_head(
     olivia: User, wanted: str, bundle: str
 ) -> None:
     cluster = Cluster.objects.get()
