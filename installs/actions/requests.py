@@ -239,6 +239,11 @@ def package_of(request: InstallRequest) -> Package:
     return package
 
 
+def plan_of(request: InstallRequest, package: Package) -> Plan:
+    """The plan that an approval would carry out now. Raises OlmwebError as `plan_for`."""
+    return plan_for(request.cluster, package, request.path, request.version, request.asked)
+
+
 def review_token(request: InstallRequest, plan: Plan, user: AnyUser) -> str:
     """A token that this user was shown this plan of this request, for `approve`."""
     return record.reviewed([plan], user, _purpose(request))

@@ -1,4 +1,4 @@
-"""REST routes of actions, bulk installs and install requests.
+"""REST routes of actions and bulk installs.
 
 They make the same plans, dry runs, refusals and rows as the pages.
 """
@@ -20,27 +20,25 @@ from catalogs.models import Package
 from catalogs.verdicts.rules import Verdict
 from installs.actions import bulk, plan_changes, record, retry
 from installs.actions.bulk import Item, Key
-from installs.actions.objects import CARRIES_MORE
+from installs.actions.objects import CARRIES_MORE, DryRun
 from installs.actions.plan import Plan, plan_install, read_method
 from installs.api.operators import OnCluster
 from installs.api.schemas import (
     ActionRow,
     BatchRow,
     DryRunRow,
-    RequestRow,
     action_row,
     batch_row,
-    request_row,
 )
 from installs.methods import METHODS
-from installs.models import Action, InstallRequest
+from installs.models import Action
 from installs.queries import lookup
-from installs.queries.activity import progress_of, requests_revision
+from installs.queries.activity import progress_of
 from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_request
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import OneOf, RequestBody, Values, values
+from olmweb.api.parameters import OneOf, RequestBody, values
 from olmweb.clusters import get_cluster
 from olmweb.errors import BadRequest, Missing, OlmwebError
 from olmweb.models import Cluster
@@ -58,16 +56,6 @@ class ActionParameters(ListParameters):
     cluster: OnCluster = values("Name of the cluster.")
     state: Annotated[
         list[Annotated[str, OneOf(tuple(Action.State.values))]] | None, FilterLookup("state__in")
-    ] = values("State.")
-
-
-class RequestParameters(ListParameters):
-    cluster: OnCluster = values("Name of the cluster.")
-    package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
-    user: Annotated[Values, FilterLookup("user__username__in")] = values("Name of who asked.")
-    state: Annotated[
-        list[Annotated[str, OneOf(tuple(InstallRequest.State.values))]] | None,
-        FilterLookup("state__in"),
     ] = values("State.")
 
 
@@ -125,14 +113,13 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
         raise BadRequest(f"The verb is one of {', '.join(VERBS)}.", verb="No such verb.")
     key, hashed = read_key(request), _hash_of(body)
     if not body.dry_run and (earlier := record.earlier_action(request.user, key, hashed)):
-        return _accepted(action_row(earlier), replayed=True)
+        return accepted(action_row(earlier), replayed=True)
     plan = _plan(body)
     if not body.anyway:
         _refuse_predicted_failure(plan)
     result = record.dry_run(plan, request.user)
     if body.dry_run:
-        outcome = {**result.as_json(), "objects": [list(names) for names in result.objects]}
-        return json_response({"manifests": list(plan.manifests), "dry_run": outcome})
+        return tried(plan, result)
     if not result.ok:
         if result.code == CARRIES_MORE:
             record.record_refusal(plan, request.user, result, token_of_request(request))
@@ -146,28 +133,13 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
         request_hash=hashed,
         token=token_of_request(request),
     )
-    return _accepted(action_row(action), replayed=action.replayed)
+    return accepted(action_row(action), replayed=action.replayed)
 
 
 @router.get("/actions/{id}", response=ActionRow, auth=PEOPLE_ONLY)
 def get_action(request: HttpRequest, id: int) -> HttpResponseBase:
     """One action."""
     row = action_row(lookup.get_action(id))
-    return answer_one(request, (row,), lambda: row)
-
-
-@router.get("/requests", response=Page[RequestRow], auth=PEOPLE_ONLY)
-def list_requests(request: HttpRequest, query: Query[RequestParameters]) -> HttpResponseBase:
-    """What people asked their operators for, newest first, and how it was decided."""
-    rows = query.filter(InstallRequest.objects.select_related("cluster", "user", "decided_by"))
-    source = StoredRows(rows, ("-id",), lambda requests: [request_row(row) for row in requests])
-    return answer_list(request, query, "requests", RequestRow, source, requests_revision())
-
-
-@router.get("/requests/{id}", response=RequestRow, auth=PEOPLE_ONLY)
-def get_request(request: HttpRequest, id: int) -> HttpResponseBase:
-    """One request."""
-    row = request_row(lookup.get_request(id))
     return answer_one(request, (row,), lambda: row)
 
 
@@ -186,7 +158,13 @@ def _hash_of(body: RequestBody) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _accepted(row: ActionRow | BatchRow, *, replayed: bool) -> HttpResponseBase:
+def tried(plan: Plan, result: DryRun) -> HttpResponseBase:
+    """The answer to a dry run: what would be sent, and what the cluster said."""
+    outcome = {**result.as_json(), "objects": [list(names) for names in result.objects]}
+    return json_response({"manifests": list(plan.manifests), "dry_run": outcome})
+
+
+def accepted(row: ActionRow | BatchRow, *, replayed: bool) -> HttpResponseBase:
     response = json_response(row)
     response.status_code = 202
     route = "get_action" if isinstance(row, ActionRow) else "get_batch"
@@ -199,7 +177,7 @@ def _plan(body: ActionBody) -> Plan:
     cluster = get_cluster(body.cluster)
     fields = body.model_dump(include=set(FORM_FIELDS))
     if body.verb == Action.Verb.INSTALL:
-        package = _package(body, cluster)
+        package = find_package(cluster, body.package, body.catalog)
         _refuse_foreign_fields(fields | {"bundle": body.bundle}, read_method(body.path))
         fields["version"] = _version(body, package)
         return plan_install(cluster, package, body.name, body.path, fields)
@@ -260,18 +238,19 @@ def _refuse_predicted_failure(plan: Plan) -> None:
         )
 
 
-def _package(body: ActionBody, cluster: Cluster) -> Package:
-    """The package in a catalog of the cluster, else in one without a cluster."""
-    rows: Any = Package.objects.select_related("catalog").filter(name=body.package)
-    if body.catalog:
-        rows = rows.filter(catalog__slug=body.catalog)
+def find_package(cluster: Cluster, name: str, catalog: str) -> Package:
+    """The package in a catalog of the cluster, else in one without a cluster. `catalog` is a slug,
+    empty for any. Raises Missing."""
+    rows: Any = Package.objects.select_related("catalog").filter(name=name)
+    if catalog:
+        rows = rows.filter(catalog__slug=catalog)
     package: Package | None = (
         rows.filter(catalog__cluster=cluster).order_by("catalog__name").first()
         or rows.filter(catalog__cluster=None).order_by("catalog__name").first()
     )
     if package is None:
-        where = f" in catalog {body.catalog[:120]}" if body.catalog else ""
-        raise Missing(f"There is no package {body.package[:120]}{where}.", code="unknown-package")
+        where = f" in catalog {catalog[:120]}" if catalog else ""
+        raise Missing(f"There is no package {name[:120]}{where}.", code="unknown-package")
     return package
 
 
@@ -322,7 +301,7 @@ def create_batch(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBas
             token=token_of_request(request),
         )
     row = batch_row(progress_of(lookup.get_batch(batch.pk)))
-    return _accepted(row, replayed=batch.replayed)
+    return accepted(row, replayed=batch.replayed)
 
 
 def _bulk_target(body: BulkInstallBody) -> tuple[Cluster, InstallMethod, list[Key]]:

@@ -248,7 +248,7 @@ def _decide(
     step, word = values["step"], values["word"]
     if step == "approve":
         install_requests.require_decider(request.user, install_request)
-        plan: Plan = context["plan"] or _plan(
+        plan: Plan = context["plan"] or install_requests.plan_of(
             install_request, install_requests.package_of(install_request)
         )
         action = install_requests.approve(
@@ -266,16 +266,6 @@ def _decide(
     return redirect("installs:request", install_request.pk)
 
 
-def _plan(install_request: InstallRequest, package: Package) -> Plan:
-    return install_requests.plan_for(
-        install_request.cluster,
-        package,
-        install_request.path,
-        install_request.version,
-        install_request.asked,
-    )
-
-
 def _detail(request: HttpRequest, install_request: InstallRequest) -> dict[str, Any]:
     waiting = install_request.state == InstallRequest.State.WAITING
     allowed, why = install_requests.may_decide(request.user, install_request)
@@ -283,7 +273,7 @@ def _detail(request: HttpRequest, install_request: InstallRequest) -> dict[str, 
     if waiting:
         try:
             package = install_requests.package_of(install_request)
-            plan = _plan(install_request, package)
+            plan = install_requests.plan_of(install_request, package)
         except OlmwebError as error:
             hindrance = error
     return {

@@ -22,6 +22,7 @@ from installs.api import (
     clusters,
     operators,
     readiness,
+    requests,
 )
 from installs.api import packages as installing
 from olmweb.accounts.api_tokens import BearerToken, PublicRead, Session
@@ -51,7 +52,7 @@ api = Api(
 for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)
 for module in (
-    *(clusters, operators, clusteroperators, actions, readiness),
+    *(clusters, operators, clusteroperators, actions, requests, readiness),
     *(fbc, installing),  # before the route of bundles, whose names may hold slashes
     *(catalogs, packages, bundles, changes, audit),
 ):

@@ -27,6 +27,8 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 BODIES: dict[str, dict[str, Any]] = {
     "/actions": {"cluster": "prod", "verb": "install", "package": "etcd"},
     "/bulk-installs": {"cluster": "prod", "packages": ["redhat-operators/etcd"]},
+    "/requests": {"cluster": "prod", "package": "etcd", "version": "1.1.0", "reason": "Needed."},
+    "/requests/{id}/decline": {"word": "Not now."},
 }
 FORMS = {
     "/reports/copied-csvs/": {"cluster": "prod"},

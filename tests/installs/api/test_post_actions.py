@@ -44,10 +44,10 @@ def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
     server.stop()
 
 
-def post(user: User, body: Any, *, scope: str = "act", **headers: str) -> Any:
+def post(user: User, body: Any, *, scope: str = "act", url: str = URL, **headers: str) -> Any:
     token, _row = ApiToken.issue(user.pk, scope)
     return Client().post(
-        URL,
+        url,
         body,
         content_type="application/json",
         headers={"Authorization": f"Bearer {token}", **headers},

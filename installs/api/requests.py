@@ -1,0 +1,133 @@
+"""REST routes of install requests: the queue, a new request, its approval or refusal.
+
+They make the same plans, dry runs, refusals and rows as the pages.
+"""
+
+from typing import Annotated
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from ninja import FilterLookup, Query, Router
+
+from catalogs.install_methods import InstallMethod
+from installs.actions import record
+from installs.actions import requests as install_requests
+from installs.api.actions import accepted, find_package, tried
+from installs.api.operators import OnCluster
+from installs.api.schemas import ActionRow, RequestRow, action_row, request_row
+from installs.models import InstallRequest
+from installs.queries import lookup
+from installs.queries.activity import requests_revision
+from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope
+from olmweb.api.formats import answer_one, json_response
+from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
+from olmweb.api.parameters import OneOf, RequestBody, Values, values
+from olmweb.clusters import get_cluster
+
+router = Router(tags=["Actions"])
+
+
+class RequestParameters(ListParameters):
+    cluster: OnCluster = values("Name of the cluster.")
+    package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
+    user: Annotated[Values, FilterLookup("user__username__in")] = values("Name of who asked.")
+    state: Annotated[
+        list[Annotated[str, OneOf(tuple(InstallRequest.State.values))]] | None,
+        FilterLookup("state__in"),
+    ] = values("State.")
+
+
+class InstallRequestBody(RequestBody):
+    """A package that operators shall install. `version` is one of the package; `reason` is what
+    they read before they decide."""
+
+    cluster: str
+    package: str
+    version: str
+    reason: str
+    catalog: str = ""
+    path: str = InstallMethod.PLATFORM_OPERATOR.value
+    namespace: str = ""
+    service_account: str = ""
+
+
+class ApprovalBody(RequestBody):
+    """`word` is an optional answer to the person who asked."""
+
+    word: str = ""
+    dry_run: bool = False
+
+
+class RefusalBody(RequestBody):
+    """`word` is the reason, for the person who asked."""
+
+    word: str
+
+
+@router.get("/requests", response=Page[RequestRow], auth=PEOPLE_ONLY)
+def list_requests(request: HttpRequest, query: Query[RequestParameters]) -> HttpResponseBase:
+    """What people asked their operators for, newest first, and how it was decided."""
+    rows = query.filter(InstallRequest.objects.select_related("cluster", "user", "decided_by"))
+    source = StoredRows(rows, ("-id",), lambda requests: [request_row(row) for row in requests])
+    return answer_list(request, query, "requests", RequestRow, source, requests_revision())
+
+
+@router.get("/requests/{id}", response=RequestRow, auth=PEOPLE_ONLY)
+def get_request(request: HttpRequest, id: int) -> HttpResponseBase:
+    """One request."""
+    row = request_row(lookup.get_request(id))
+    return answer_one(request, (row,), lambda: row)
+
+
+@router.post("/requests", response={201: RequestRow})
+def create_request(request: HttpRequest, body: InstallRequestBody) -> HttpResponseBase:
+    """Asks for an installation that an operator or admin decides on.
+
+    201 with the request; the same request that still waits is returned again. A rule without
+    approval may have approved it already. Needs a token with the scope act.
+    """
+    require_scope(request)
+    install_requests.require_requester(request.user)
+    cluster = get_cluster(body.cluster)
+    made = install_requests.submit(
+        cluster,
+        find_package(cluster, body.package, body.catalog),
+        request.user,
+        path=body.path,
+        version=body.version,
+        namespace=body.namespace,
+        service_account=body.service_account,
+        reason=body.reason,
+    )
+    response = json_response(request_row(made))
+    response.status_code = 201
+    response["Location"] = reverse("api:get_request", args=[made.pk])
+    return response
+
+
+@router.post("/requests/{id}/approve", response={202: ActionRow})
+def approve_request(request: HttpRequest, id: int, body: ApprovalBody) -> HttpResponseBase:
+    """Approves a request that waits: its plan, after a dry run, becomes an action of the approver.
+
+    202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. Needs
+    a token with the scope act.
+    """
+    require_scope(request)
+    asked = lookup.get_request(id)
+    install_requests.require_decider(request.user, asked)
+    plan = install_requests.plan_of(asked, install_requests.package_of(asked))
+    if body.dry_run:
+        return tried(plan, record.dry_run(plan, request.user))
+    seen = install_requests.review_token(asked, plan, request.user)
+    action = install_requests.approve(asked, plan, request.user, review_token=seen, word=body.word)
+    return accepted(action_row(action), replayed=False)
+
+
+@router.post("/requests/{id}/decline", response=RequestRow)
+def decline_request(request: HttpRequest, id: int, body: RefusalBody) -> HttpResponseBase:
+    """Declines a request that waits, with a reason. Needs a token with the scope act."""
+    require_scope(request)
+    asked = lookup.get_request(id)
+    install_requests.decline(asked, request.user, word=body.word)
+    return json_response(request_row(lookup.get_request(id)))
