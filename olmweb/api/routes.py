@@ -9,8 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.urls import path, re_path
-from ninja import NinjaAPI
+from django.urls import path, re_path, reverse
+from ninja import NinjaAPI, Schema
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
 
@@ -30,6 +30,10 @@ from olmweb.api.docs import docs_view
 from olmweb.api.errors import guard_patterns, handle_exception, unknown_route
 from olmweb.api.formats import json_response
 from olmweb.api.parameters import BodyParser
+
+API_VERSION = "v1"
+LIST_DEPTH = 3  # slashes in /api/v1/NAME
+NO_LIST = ("/", "/version")
 
 
 class Api(NinjaAPI):
@@ -63,6 +67,47 @@ for module in (
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document; made once, because routes don't change while the process lives."""
     return dict(api.get_openapi_schema())
+
+
+class Build(Schema):
+    """The OLM Web that answers, and the version of its REST API."""
+
+    version: str
+    api: str
+
+
+class Index(Build):
+    """`resources` has the address of every list by its name."""
+
+    openapi: str
+    docs: str
+    resources: dict[str, str]
+
+
+@api.get("/", response=Index, tags=["About"])
+def get_index(request: HttpRequest) -> HttpResponseBase:
+    """The lists of this API and its documents."""
+    paths = openapi_document()["paths"]
+    lists = [path for path in paths if "get" in paths[path] and path.count("/") == LIST_DEPTH]
+    resources = {path.rpartition("/")[2]: path for path in lists if not path.endswith(NO_LIST)}
+    return json_response(
+        {
+            **_build(),
+            "openapi": reverse("api:openapi"),
+            "docs": reverse("api-docs"),
+            "resources": resources,
+        }
+    )
+
+
+@api.get("/version", response=Build, tags=["About"])
+def get_version(request: HttpRequest) -> HttpResponseBase:
+    """The version of OLM Web and that of its REST API."""
+    return json_response(_build())
+
+
+def _build() -> dict[str, str]:
+    return {"version": settings.VERSION, "api": API_VERSION}
 
 
 @api.get("/openapi.json", include_in_schema=False)

@@ -102,12 +102,13 @@ PAGES: dict[str, dict[str, str]] = {
     "/livez": {"GET": "open"},
     "/readyz": {"GET": "open"},
     "/metrics": _READ,
-    "/api/v1/": {},  # not a route of the API: 404 for all who may read, like the next
-    "/api/{rest}": {},
+    "/api/{rest}": {},  # not a route of the API: 404 for all who may read
 }
 
 # Below /api/v1. A method other than GET needs a token with the scope act, too.
 REST: dict[str, dict[str, str]] = {
+    "/": _READ,
+    "/version": _READ,
     "/openapi.json": _READ,
     "/status": _READ,
     "/clusters": _READ,

@@ -98,7 +98,6 @@ MISSING = [
     "nothing",
     "packages/prod",
     "packages/",
-    "",
 ]
 MESSAGE = "convert registry+v1 bundle to plain+v0 bundle: AllNamespace install mode must be enabled"
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
@@ -186,13 +187,26 @@ def test_the_openapi_document_lists_every_route_and_parameter(world: World, get:
         for pattern in routes._patterns
         if isinstance(pattern, URLPattern)
     }
-    assert set(document["paths"]) == served - {"/api/v1/", "/api/v1/openapi.json"}
+    assert set(document["paths"]) == served - {"/api/v1/openapi.json"}
     packages = document["paths"]["/api/v1/packages"]["get"]
     assert {one["name"] for one in packages["parameters"]} >= {
         "cluster", "q", "installed", "limit", "cursor", "fields", "format"
     }  # fmt: skip
     assert set(document["components"]["securitySchemes"]) == {"BearerToken", "Session"}
     assert json.dumps(document)
+
+
+def test_the_index_names_every_list_and_each_answers(world: World, get: Get) -> None:
+    index = get("").json()
+    assert index["resources"] == {name: ROOT + name for name in index["resources"]}
+    assert set(index["resources"]) >= {"status", "catalogs", "packages", "operators", "actions"}
+    assert not set(index["resources"]) & {"", "version", "openapi.json"}
+    for name in (*index["resources"].values(), index["openapi"], index["docs"]):
+        needs_parameters = name in (f"{ROOT}audit", f"{ROOT}compare")
+        assert get(name.removeprefix(ROOT)).status_code == (400 if needs_parameters else 200), name
+    about = {"version": settings.VERSION, "api": "v1"}
+    assert get("version").json() == about
+    assert index.items() >= about.items()
 
 
 @pytest.mark.parametrize(
