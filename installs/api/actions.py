@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from django.db.models import Count, Max
+from django.db.models import Count, Max, Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -38,7 +38,7 @@ from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_requ
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import OneOf, RequestBody, values
+from olmweb.api.parameters import Moments, OneOf, RequestBody, Values, at_or_after, values
 from olmweb.clusters import get_cluster
 from olmweb.errors import BadRequest, Missing, OlmwebError
 from olmweb.models import Cluster
@@ -54,9 +54,18 @@ router = Router(tags=["Actions"])
 
 class ActionParameters(ListParameters):
     cluster: OnCluster = values("Name of the cluster.")
+    verb: Annotated[
+        list[Annotated[str, OneOf(tuple(Action.Verb.values))]] | None, FilterLookup("verb__in")
+    ] = values("Verb.")
     state: Annotated[
         list[Annotated[str, OneOf(tuple(Action.State.values))]] | None, FilterLookup("state__in")
     ] = values("State.")
+    package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
+    user: Annotated[Values, FilterLookup("user__username__in")] = values("Name of who asked.")
+    since: Moments = values("Recorded at or after this time (RFC 3339) or day.")
+
+    def filter_since(self, moments: Moments) -> Q:
+        return at_or_after("created_at", moments)
 
 
 class ActionBody(RequestBody):

@@ -4,14 +4,13 @@ The fields are those of OperatorRow and OperatorDetail in installs.api.schemas. 
 answered from rows and makes no request to a cluster.
 """
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from django.db.models import F, Max, Min, Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import FilterLookup, Query, Router
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator
 
 from installs.api.schemas import (
     EventRow,
@@ -32,7 +31,15 @@ from installs.queries import operator_detail as detail
 from installs.state.observation import details_of, diagnose_row
 from olmweb.api.formats import answer_one, fill
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import OneOf, Values, any_of, none_for_dash, read_moment, values
+from olmweb.api.parameters import (
+    Moments,
+    OneOf,
+    Values,
+    any_of,
+    at_or_after,
+    none_for_dash,
+    values,
+)
 from olmweb.models import Cluster
 
 HISTORY_SHOWN = 100
@@ -56,10 +63,20 @@ class OperatorParameters(ListParameters):
         "Id of the finding; `-` for none."
     )
     package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
+    catalog: Annotated[NameOrNone, FilterLookup("catalog__in")] = values(
+        "Name of the catalog; `-` for none."
+    )
+    version: Annotated[NameOrNone, FilterLookup("version__in")] = values(
+        "Installed version, exactly; `-` for none."
+    )
+    since: Moments = values("In its health and reason since this time (RFC 3339) or day, or later.")
     upgrade: list[Annotated[str, OneOf(("yes", "no"))]] | None = values(
         "Whether there is another version to take."
     )
     q: Values = values("Words that name, package, reason or message contain.")
+
+    def filter_since(self, moments: Moments) -> Q:
+        return at_or_after("since", moments)
 
     def filter_upgrade(self, answers: Values) -> Q:
         return any_of(answers, lambda answer: UPGRADABLE if answer == "yes" else ~UPGRADABLE)
@@ -76,12 +93,10 @@ class TransitionParameters(ListParameters):
     )
     name: Annotated[Values, FilterLookup("name__in")] = values("Name of the object.")
     type: Annotated[Values, FilterLookup("type__in")] = values("Condition type, Object or Health.")
-    since: list[Annotated[datetime, BeforeValidator(read_moment)]] | None = values(
-        "Seen at or after this time (RFC 3339) or day."
-    )
+    since: Moments = values("Seen at or after this time (RFC 3339) or day.")
 
-    def filter_since(self, moments: list[datetime] | None) -> Q:
-        return any_of(moments, lambda moment: Q(at__gte=moment))
+    def filter_since(self, moments: Moments) -> Q:
+        return at_or_after("at", moments)
 
 
 @router.get("/operators", response=Page[OperatorRow])

@@ -5,6 +5,7 @@ They make the same plans, dry runs, refusals and rows as the pages.
 
 from typing import Annotated
 
+from django.db.models import Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -22,7 +23,7 @@ from installs.queries.activity import requests_revision
 from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import OneOf, RequestBody, Values, values
+from olmweb.api.parameters import Moments, OneOf, RequestBody, Values, at_or_after, values
 from olmweb.clusters import get_cluster
 
 router = Router(tags=["Actions"])
@@ -36,6 +37,10 @@ class RequestParameters(ListParameters):
         list[Annotated[str, OneOf(tuple(InstallRequest.State.values))]] | None,
         FilterLookup("state__in"),
     ] = values("State.")
+    since: Moments = values("Recorded at or after this time (RFC 3339) or day.")
+
+    def filter_since(self, moments: Moments) -> Q:
+        return at_or_after("created_at", moments)
 
 
 class InstallRequestBody(RequestBody):

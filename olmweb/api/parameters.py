@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from django.db.models import Q
@@ -20,7 +20,14 @@ from ninja import Schema
 from ninja.parser import Parser
 from ninja.signature.details import is_collection_type
 from ninja.types import DictStrAny
-from pydantic import ConfigDict, Field, GetCoreSchemaHandler, ValidationInfo, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import CoreSchema, core_schema
 
 from olmweb.api.formats import refuse, refuse_parameters
@@ -126,3 +133,12 @@ def read_moment(value: str) -> datetime:
     except (ValueError, OverflowError):
         pass
     raise ValueError(f'must be a time such as 2026-01-31T12:00:00Z, not "{value[:60]}".')
+
+
+# A filter by time: rows at or after the earliest of these.
+Moments = list[Annotated[datetime, BeforeValidator(read_moment)]] | None
+
+
+def at_or_after(field: str, moments: Moments) -> Q:
+    """Rows whose `field` is at or after one of the moments; all rows without any."""
+    return any_of(moments, lambda moment: Q(**{f"{field}__gte": moment}))

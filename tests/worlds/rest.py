@@ -213,6 +213,7 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
     for number in (1, 2):
         Action.objects.create(
             id=number, cluster=prod, verb="install", name=f"n{number}", state="succeeded",
+            package="etcd",
             stored_steps=to_json([Apply({"kind": "PlatformOperator"}, main=True)]),
         )  # fmt: skip
     # Their numbers are in addresses; PostgreSQL's sequence goes on after them.
