@@ -28,6 +28,7 @@ RENAMED = {
     "csv-webhook-not-ready": "csv-conversion-not-ready",
 }
 RENAMED_FOR = {
+    ("crdify-legacy", "BundleDeployment"): "rk-crd-upgrade-unsafe",
     ("api-podsecurity", "CatalogSource"): "cs-podsecurity",
     ("helm-pending-operation", "ClusterExtension"): "ce-helm-pending-operation",
 }
