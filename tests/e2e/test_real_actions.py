@@ -225,6 +225,9 @@ def test_what_is_foretold_to_fail_fails_with_the_reason_that_was_foretold(
         expect(what).to_contain_text(foretold)
         confirm(page, "Install")
     for package, _, _, seen in stories:
+        page.goto("/operators/")  # until a sync has seen the Subscription, it has no page
+        row = page.get_by_role("link", name=package, exact=True).first
+        expect(row).to_be_visible(timeout=steps.OUTCOME_MS)
         told = open_operator(page, f"{package}s", package)
         expect(told).to_contain_text(seen, timeout=steps.OUTCOME_MS)
     failed = olm.csv("dinghys", "dinghy.v1.0.0", "Failed", "UnsupportedOperatorGroup")
