@@ -24,7 +24,7 @@ from installs.models import Action, AllowRule, InstallRequest
 from installs.queries.lookup import get_request
 from olmweb.accounts.roles import ASK, DECIDE, DECIDE_OWN, AnyUser, may, may_act, person
 from olmweb.errors import BadRequest, OlmwebError
-from olmweb.models import Cluster
+from olmweb.models import ApiToken, Cluster
 
 log = structlog.get_logger(__name__)
 
@@ -254,9 +254,16 @@ def _purpose(request: InstallRequest) -> str:
 
 
 def approve(
-    request: InstallRequest, plan: Plan, user: AnyUser, *, review_token: str, word: str = ""
+    request: InstallRequest,
+    plan: Plan,
+    user: AnyUser,
+    *,
+    review_token: str,
+    word: str = "",
+    token: ApiToken | None = None,
 ) -> Action:
-    """Records the approver's Action for the reviewed plan, after a dry run.
+    """Records the approver's Action for the reviewed plan, after a dry run. `token` is the API
+    token that it was approved with, whose end ends the right to send it.
 
     Raises OlmwebError: 403 for users who may not decide or did not review this plan, 409 when the
     request is decided or the object busy, 422 when the cluster would refuse; the request then
@@ -265,7 +272,7 @@ def approve(
     decider = require_decider(user, request)
     record.require_reviewed(review_token, [plan], decider, _purpose(request))
     _require_waiting(request)
-    return _carry_out(request, plan, decider, word=_checked(word))
+    return _carry_out(request, plan, decider, word=_checked(word), token=token)
 
 
 def decline(request: InstallRequest, user: AnyUser, *, word: str) -> None:
@@ -330,7 +337,13 @@ def _end(
 
 
 def _carry_out(
-    request: InstallRequest, plan: Plan, decider: User, *, word: str, rule: AllowRule | None = None
+    request: InstallRequest,
+    plan: Plan,
+    decider: User,
+    *,
+    word: str,
+    rule: AllowRule | None = None,
+    token: ApiToken | None = None,
 ) -> Action:
     dry_run_result = record.dry_run(plan, decider)
     if not dry_run_result.ok:
@@ -338,7 +351,9 @@ def _carry_out(
     with transaction.atomic():
         # Ended first: the second of two approvers stops here, before there is an action.
         _end(request, InstallRequest.State.APPROVED, decider, word=word, rule=rule)
-        request.action = record.request(plan, decider, dry_run_result=dry_run_result, rule=rule)
+        request.action = record.request(
+            plan, decider, dry_run_result=dry_run_result, rule=rule, token=token
+        )
         request.save(update_fields=["action"])
     return request.action
 

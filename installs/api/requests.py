@@ -20,7 +20,7 @@ from installs.api.schemas import ActionRow, RequestRow, action_row, request_row
 from installs.models import InstallRequest
 from installs.queries import lookup
 from installs.queries.activity import requests_revision
-from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope
+from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_request
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import Moments, OneOf, RequestBody, Values, at_or_after, values
@@ -115,17 +115,24 @@ def create_request(request: HttpRequest, body: InstallRequestBody) -> HttpRespon
 def approve_request(request: HttpRequest, id: int, body: ApprovalBody) -> HttpResponseBase:
     """Approves a request that waits: its plan, after a dry run, becomes an action of the approver.
 
+    The plan is that of the catalog as it is now, as `dry_run` shows it.
     202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. Needs
     a token with the scope act.
     """
     require_scope(request)
-    asked = lookup.get_request(id)
-    install_requests.require_decider(request.user, asked)
-    plan = install_requests.plan_of(asked, install_requests.package_of(asked))
+    row, user = lookup.get_request(id), request.user
+    install_requests.require_decider(user, row)
+    plan = install_requests.plan_of(row, install_requests.package_of(row))
     if body.dry_run:
-        return tried(plan, record.dry_run(plan, request.user))
-    seen = install_requests.review_token(asked, plan, request.user)
-    action = install_requests.approve(asked, plan, request.user, review_token=seen, word=body.word)
+        return tried(plan, record.dry_run(plan, user))
+    action = install_requests.approve(
+        row,
+        plan,
+        user,
+        review_token=install_requests.review_token(row, plan, user),
+        word=body.word,
+        token=token_of_request(request),
+    )
     return accepted(action_row(action), replayed=False)
 
 
@@ -133,6 +140,5 @@ def approve_request(request: HttpRequest, id: int, body: ApprovalBody) -> HttpRe
 def decline_request(request: HttpRequest, id: int, body: RefusalBody) -> HttpResponseBase:
     """Declines a request that waits, with a reason. Needs a token with the scope act."""
     require_scope(request)
-    asked = lookup.get_request(id)
-    install_requests.decline(asked, request.user, word=body.word)
+    install_requests.decline(lookup.get_request(id), request.user, word=body.word)
     return json_response(request_row(lookup.get_request(id)))

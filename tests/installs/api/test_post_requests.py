@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from installs.models import Action, AllowRule, InstallRequest
-from olmweb.models import Cluster
+from olmweb.models import ApiToken, Cluster
 from olmweb.sandbox.cluster import Sandbox
 from tests.installs.api.test_post_actions import post as post_to
 from tests.installs.api.test_post_actions import sandbox as sandbox
@@ -46,6 +46,8 @@ def test_an_approval_is_tried_and_then_an_action_of_the_approver(
     assert answer.status_code == 202, answer.json()
     action = Action.objects.get()
     assert (answer.json()["id"], action.user) == (action.pk, olivia)
+    tokens = ApiToken.objects.filter(user=olivia)
+    assert action.by_token == tokens.latest("pk").pk, "its end ends the right to send it"
     assert answer["Location"] == f"/api/v1/actions/{action.pk}"
     request = InstallRequest.objects.get(pk=pk)
     assert (request.state, request.decided_by, request.word) == ("approved", olivia, "Fine.")
