@@ -298,9 +298,8 @@ def _find_reworded(text: str, kind: str) -> KnowledgeMatch | None:
     plain = _QUOTES.sub('"', text)
     entries = _entries_in_any_case(kind)
     wordings = dict.fromkeys((text, plain, plain.replace('"', "'")))
-    matches = [_follow(wording, entries, _WRAPPER_DEPTH) for wording in wordings]
-    found = [match for match in matches if match is not None]
-    return min(found, key=lambda match: match.generality, default=None)
+    matches = (_follow(wording, entries, _WRAPPER_DEPTH) for wording in wordings)
+    return min(filter(None, matches), key=lambda match: match.generality, default=None)
 
 
 @cache

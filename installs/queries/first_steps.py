@@ -10,7 +10,7 @@ from olmweb.errors import OlmwebError
 from olmweb.kube.session import IN_CLUSTER
 from olmweb.models import Cluster
 
-TODO, DONE, WAITING, RUNNING, FAILED = "todo", "ok", "waiting", "running", "failed"
+OPEN, DONE, WAITING, RUNNING, FAILED = "todo", "ok", "waiting", "running", "failed"
 EXAMPLE = "my-cluster"
 ACCOUNT, KUBECONFIG, SETTING, SYNC = "account", "kubeconfig", "setting", "sync"
 # The step to which an error of a cluster that was never read belongs, by its code; else SYNC.
@@ -63,10 +63,10 @@ def _steps(
     checked = cluster is not None and cluster.checked_at is not None
     answered = cluster is not None and cluster.reachable is True
     states = {
-        ACCOUNT: DONE if answered else TODO,
-        KUBECONFIG: DONE if answered else TODO,
-        SETTING: DONE if cluster or configured else TODO,
-        SYNC: RUNNING if answered else WAITING if configured and not checked else TODO,
+        ACCOUNT: DONE if answered else OPEN,
+        KUBECONFIG: DONE if answered else OPEN,
+        SETTING: DONE if cluster or configured else OPEN,
+        SYNC: RUNNING if answered else WAITING if configured and not checked else OPEN,
     }
     faults: dict[str, tuple[str, str]] = {}
     if problem is not None:
