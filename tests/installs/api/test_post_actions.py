@@ -178,6 +178,14 @@ def test_what_is_predicted_to_fail_is_refused_unless_it_is_wanted_anyway(
     assert post(olivia, body | {"anyway": True}).status_code == (200 if dry_run else 202)
 
 
+def test_actions_are_found_by_who_asked_for_them(olivia: User) -> None:
+    made = post(olivia, INSTALL).json()["id"]
+    token, _row = ApiToken.issue(olivia.pk, "read")
+    for user, ids in (("olivia", [made]), ("bob", [])):
+        answer = Client().get(URL, {"user": user}, headers={"Authorization": f"Bearer {token}"})
+        assert [row["id"] for row in answer.json()["items"]] == ids
+
+
 def test_a_bundle_has_a_field_of_its_own(olivia: User) -> None:
     cluster = Cluster.objects.get()
     make_component(cluster=cluster, kind="CatalogSource", name="redhat-operators", namespace="olm")

@@ -327,6 +327,7 @@ FILTERS: list[tuple[str, dict[str, Any], int]] = [
     ("operators", {"catalog": "-"}, 4),
     ("operators", {"catalog": "nothing"}, 0),
     ("operators", {"version": "-"}, 0),
+    ("operators", {"version": "1.0.0"}, 4),
     ("operators", {"version": "9.9.9"}, 0),
     ("operators", {"since": "2999-01-01"}, 0),
     ("operators", {"since": "2001-01-01"}, 4),
