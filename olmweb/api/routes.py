@@ -28,10 +28,10 @@ from installs.api import packages as installing
 from olmweb.accounts.api_tokens import BearerToken, PublicRead, Session
 from olmweb.api.docs import docs_view
 from olmweb.api.errors import guard_patterns, handle_exception, unknown_route
-from olmweb.api.formats import json_response
+from olmweb.api.formats import answer_one, json_response
 from olmweb.api.parameters import BodyParser
 
-API_VERSION = "v1"
+BUILD = {"version": settings.VERSION, "api": "v1"}
 LIST_DEPTH = 3  # slashes in /api/v1/NAME
 NO_LIST = ("/", "/version")
 
@@ -87,27 +87,25 @@ class Index(Build):
 @api.get("/", response=Index, tags=["About"])
 def get_index(request: HttpRequest) -> HttpResponseBase:
     """The lists of this API and its documents."""
+    return answer_one(request, (BUILD,), _index)
+
+
+def _index() -> dict[str, Any]:
     paths = openapi_document()["paths"]
     lists = [path for path in paths if "get" in paths[path] and path.count("/") == LIST_DEPTH]
-    resources = {path.rpartition("/")[2]: path for path in lists if not path.endswith(NO_LIST)}
-    return json_response(
-        {
-            **_build(),
-            "openapi": reverse("api:openapi"),
-            "docs": reverse("api-docs"),
-            "resources": resources,
-        }
-    )
+    return BUILD | {
+        "openapi": reverse("api:openapi"),
+        "docs": reverse("api-docs"),
+        "resources": {
+            path.rpartition("/")[2]: path for path in lists if not path.endswith(NO_LIST)
+        },
+    }
 
 
 @api.get("/version", response=Build, tags=["About"])
 def get_version(request: HttpRequest) -> HttpResponseBase:
     """The version of OLM Web and that of its REST API."""
-    return json_response(_build())
-
-
-def _build() -> dict[str, str]:
-    return {"version": settings.VERSION, "api": API_VERSION}
+    return answer_one(request, (BUILD,), lambda: BUILD)
 
 
 @api.get("/openapi.json", include_in_schema=False)

@@ -77,6 +77,8 @@ DETAILS = {
     "clusteroperator": "clusteroperators/prod/platform-operators-aggregated",
     "cluster": "clusters/prod",
     "action": "actions/1",
+    "index": "",
+    "version": "version",
     "openapi": "openapi.json",
 }
 EVERYTHING = {**LISTS, **DETAILS}
