@@ -60,6 +60,19 @@ def resolution_failed(olm: World, namespace: str, name: str) -> str:
     return condition["message"] if condition and condition["status"] == "True" else ""
 
 
+def remove_csv(olm: World, namespace: str, csv: str) -> None:
+    old = olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", csv, namespace)
+    if old is None:
+        return
+    olm.kubectl.delete(old)
+
+    def is_gone() -> bool:
+        there = olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", csv, namespace)
+        return there is None or there["metadata"]["uid"] != old["metadata"]["uid"]
+
+    wait_until(is_gone, f"{csv} gone", SECONDS)
+
+
 def test_a_retry_resolves_again_once_the_version_in_the_way_is_gone(olm: World, read: Read) -> None:
     namespace, csv = olm.own_namespace("orphan"), "gull.v1.0.0"
     olm.subscribe(namespace, "gull")
@@ -71,17 +84,9 @@ def test_a_retry_resolves_again_once_the_version_in_the_way_is_gone(olm: World, 
     )
     assert f"clusterserviceversion {csv} exists and is not referenced by a subscription" in message
 
-    # OLM may leave the condition for minutes after this deletion.
-    old = olm.kubectl.get(V1ALPHA1, "ClusterServiceVersion", csv, namespace)
-    olm.kubectl.delete(old)
-
-    def is_gone() -> bool:
-        found = olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", csv, namespace)
-        return found is None or found["metadata"]["uid"] != old["metadata"]["uid"]
-
-    wait_until(is_gone, f"{csv} gone", SECONDS)
-    # A resolution that was under way may end after a retry and set the condition again.
     for attempt in range(RETRIES):
+        remove_csv(olm, namespace, csv)
+        # OLM may leave the condition for minutes after this deletion.
         operator = read(namespace, "gull")
         plan = plan_retry(operator)
         assert isinstance(plan.main, Apply)
@@ -90,11 +95,17 @@ def test_a_retry_resolves_again_once_the_version_in_the_way_is_gone(olm: World, 
         try:
             wait_until(lambda: not resolution_failed(olm, namespace, "gull"), "no failure", 45)
         except TimeoutError:
-            if attempt == RETRIES - 1:
+            # On a busy machine OLM at times keeps the condition although the version is gone. A
+            # person then looks for the version again and retries.
+            if attempt == RETRIES - 1 or csv not in resolution_failed(olm, namespace, "gull"):
                 raise
         else:
             break
-    olm.csv(namespace, csv, "Installing")
+    wait_until(
+        lambda: olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", csv, namespace),
+        f"{csv} made again",
+        SECONDS,
+    )
 
 
 def test_olm_takes_a_failed_resolution_back_once_the_subscription_in_the_way_is_gone(
