@@ -58,6 +58,9 @@ TRUSTED_PROXIES = env.listing("OLMWEB_TRUSTED_PROXIES", "" if EMBEDDED else _PRI
 WEB_THREADS = env.integer("OLMWEB_WEB_THREADS", 8, minimum=1)
 WEB_PROCESSES = env.integer("OLMWEB_WEB_PROCESSES", 2, minimum=1)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
+REGISTRY_PULLS = env.integer("OLMWEB_REGISTRY_PULLS", 4, minimum=1)
+REGISTRY_RATE = env.integer("OLMWEB_REGISTRY_RATE", 20, minimum=1)
+INSPECTION_BUDGET = env.size("OLMWEB_INSPECTION_BUDGET", "2GiB")
 GRPC_HOSTS = frozenset(env.listing("OLMWEB_GRPC_HOSTS"))
 SPOOL_LIMIT = env.size("OLMWEB_SPOOL_LIMIT", "4GiB")
 CATALOGD_CA = env.text("OLMWEB_CATALOGD_CA")  # path of PEM certificates

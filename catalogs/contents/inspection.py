@@ -1,6 +1,8 @@
 """Inspection of bundle images: users request it, a worker pulls the image, a row has the state."""
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -10,9 +12,10 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from catalogs.contents import stored
-from catalogs.contents.objects import pack
+from catalogs.contents.objects import Packed, pack
 from catalogs.models import Bundle, BundleInspection, BundleManifests
-from catalogs.sources.base import SourceError, progress_callback
+from catalogs.sources.base import ProgressCallback, SourceError, progress_callback
+from catalogs.sources.oci.pace import Pace
 from catalogs.sources.oci.source import BundleSource, RegistryAccess
 from olmweb.accounts.roles import AnyUser, may_inspect
 from olmweb.errors import OlmwebError
@@ -96,11 +99,14 @@ def in_progress(row: BundleInspection | None) -> bool:
     return timezone.now() - (row.started_at or row.asked_at) < timedelta(seconds=LIMIT + 60)
 
 
-def access() -> RegistryAccess:
+def access(pace: Pace | None = None) -> RegistryAccess:
     """Registry access for image references from a catalog: a registry without configured
     credentials must have a public address."""
     return RegistryAccess(
-        settings.INSECURE_REGISTRIES, settings.REGISTRY_CREDENTIALS, named_by_others=True
+        settings.INSECURE_REGISTRIES,
+        settings.REGISTRY_CREDENTIALS,
+        named_by_others=True,
+        pace=pace,
     )
 
 
@@ -129,8 +135,51 @@ def run(row: BundleInspection) -> None:
             code="interrupted",
             hint="The workers of the queue reports may lack memory; look at their logs.",
         )
-        _fail(row, error)
+        fail_with(row, error)
         return
+    begin(row)
+    try:
+        pulled = pull(row.image, access(), _is_stored, _ProgressWriter(row))
+    except SourceError as error:
+        if error.retry_after:
+            _wait(row, error)
+        else:
+            fail_with(row, error)
+    else:
+        save(row, pulled)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The objects of an image. `packed` is None when those of its digest are stored."""
+
+    digest: str
+    packed: Packed | None
+    requests: int = 0
+    bytes_read: int = 0
+
+
+def pull(
+    image: str,
+    registries: RegistryAccess,
+    is_stored: Callable[[str], bool],
+    progress: ProgressCallback,
+) -> Pulled:
+    """Pulls the objects of the image unless those of its digest are stored. Raises SourceError.
+    Uses no database, so that threads may call it."""
+    source = BundleSource(image, access=registries)
+    digest = source.resolve()
+    requests = 0 if "@" in image else 1
+    if digest and is_stored(digest):
+        return Pulled(digest, None, requests)
+    with progress_callback(progress):
+        files = source.fetch()
+    packed = pack(source.label, files.manifests, files.metadata, files.folders)
+    return Pulled(files.digest, packed, requests + files.requests, files.bytes_read)
+
+
+def begin(row: BundleInspection) -> None:
+    """Records the start of an attempt."""
     _update(
         row,
         state=State.READING,
@@ -138,25 +187,29 @@ def run(row: BundleInspection) -> None:
         attempts=row.attempts + 1,
         next_attempt_at=None,
     )
-    try:
-        manifests, cost = _read(row)
-    except SourceError as error:
-        if error.retry_after:
-            _wait(row, error)
-        else:
-            _fail(row, error)
-        return
+
+
+def save(row: BundleInspection, pulled: Pulled) -> None:
+    """Stores the objects and records the end of the inspection."""
+    if pulled.packed is not None:
+        stored.save(pulled.digest, pulled.packed)
     _update(
         row,
         waits=0,
         state=State.READ,
-        manifests=manifests,
+        manifests_id=pulled.digest,
         finished_at=timezone.now(),
-        requests=cost[0],
-        bytes_read=cost[1],
+        requests=pulled.requests,
+        bytes_read=pulled.bytes_read,
         **_NO_ERROR,
     )
-    log.info("bundle inspected", image=row.image, digest=manifests.digest, bytes_read=cost[1])
+    log.info(
+        "bundle inspected", image=row.image, digest=pulled.digest, bytes_read=pulled.bytes_read
+    )
+
+
+def _is_stored(digest: str) -> bool:
+    return BundleManifests.objects.filter(pk=digest).exists()
 
 
 def fail(row: BundleInspection) -> None:
@@ -166,19 +219,7 @@ def fail(row: BundleInspection) -> None:
         code="internal",
         hint="Try again; the worker's log has the details.",
     )
-    _fail(row, error)
-
-
-def _read(row: BundleInspection) -> tuple[BundleManifests, tuple[int, int]]:
-    source = BundleSource(row.image, access=access())
-    digest = source.resolve()
-    existing = BundleManifests.objects.filter(pk=digest).defer("data").first() if digest else None
-    if existing is not None:
-        return existing, (0 if "@" in row.image else 1, 0)
-    with progress_callback(_ProgressWriter(row)):
-        files = source.fetch()
-    packed = pack(source.label, files.manifests, files.metadata, files.folders)
-    return stored.save(files.digest, packed), (files.requests, files.bytes_read)
+    fail_with(row, error)
 
 
 class _ProgressWriter:
@@ -202,10 +243,10 @@ def _wait(row: BundleInspection, error: SourceError) -> None:
         error.message += (
             f" It asks to wait {seconds:,.0f} s, longer than the {LONGEST_WAIT:,} s allowed."
         )
-        _fail(row, error)
+        fail_with(row, error)
     elif waits > WAITS:
         error.message += f" It asked to wait {waits} times."
-        _fail(row, error)
+        fail_with(row, error)
     else:
         again = timezone.now() + timedelta(seconds=seconds)
         # attempts: only those count whose workers died.
@@ -213,7 +254,8 @@ def _wait(row: BundleInspection, error: SourceError) -> None:
         log.info("registry asks to wait", image=row.image, seconds=seconds, waits=waits)
 
 
-def _fail(row: BundleInspection, error: SourceError) -> None:
+def fail_with(row: BundleInspection, error: SourceError) -> None:
+    """Records that the inspection failed, and why."""
     hint = error.hint if error.hint and "catalog" not in error.hint else ""
     _update(
         row,

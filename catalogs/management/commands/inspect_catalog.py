@@ -8,8 +8,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.template.defaultfilters import filesizeformat
 
+from catalogs.contents.bulk_inspection import BUDGET, Summary, inspect_images
 from catalogs.lookup import get_named_catalog
-from catalogs.verdicts.settle import Settlement, images_to_inspect, settle
+from catalogs.verdicts.settle import images_to_inspect
 from olmweb.errors import OlmwebError
 
 LINE_SECONDS = 2.0  # between two lines of progress
@@ -38,14 +39,19 @@ class Command(BaseCommand):
             raise CommandError(f"{error.message} {error.hint}".rstrip(), returncode=2) from None
         images = images_to_inspect(catalog, all_versions=options["all_versions"])
         images = images[: options["limit"]]
-        self._printed_at, self._latest = time.monotonic(), Settlement(len(images))
+        self._printed_at, self._latest = time.monotonic(), Summary(len(images))
         self._quiet = options["json"]
         began = time.monotonic()
         try:
-            settle(images, self._progress)
+            inspect_images(images, self._progress)
         except KeyboardInterrupt:
             self.stderr.write("Interrupted; the next run goes on from here.")
         result = self._latest
+        if result.stopped == BUDGET:
+            self.stderr.write(
+                "Stopped: the bytes of OLMWEB_INSPECTION_BUDGET are used for today (UTC); "
+                "a run tomorrow goes on from here."
+            )
         seconds = round(time.monotonic() - began, 1)
         if options["json"]:
             values = {
@@ -64,14 +70,14 @@ class Command(BaseCommand):
         if result.failed or result.left:
             raise SystemExit(1)
 
-    def _progress(self, result: Settlement) -> None:
+    def _progress(self, result: Summary) -> None:
         self._latest, now = result, time.monotonic()
         if not self._quiet and now - self._printed_at >= LINE_SECONDS:
             self._printed_at = now
             self.stdout.write(_words(result))
 
 
-def _words(result: Settlement) -> str:
+def _words(result: Summary) -> str:
     """`12 of 40 images inspected, 3 stored before, 1 not-found, 24 left; 1.2 MB, 60 requests`."""
     parts = [f"{result.inspected} of {result.wanted} images inspected"]
     if result.reused:
@@ -80,7 +86,10 @@ def _words(result: Settlement) -> str:
     if result.left:
         parts.append(f"{result.left} left")
     size = filesizeformat(result.bytes).replace("\xa0", " ")
-    return f"{', '.join(parts)}; {size}, {result.requests} requests"
+    words = f"{', '.join(parts)}; {size}, {result.requests} requests"
+    for registry, seconds in sorted(result.waiting.items()):
+        words += f"; {registry} asks to wait, {seconds:,.0f} s left"
+    return words
 
 
 def _count(text: str) -> int:

@@ -20,6 +20,7 @@ from catalogs.sources.base import LIMITS, Cut, Deadline, SourceError
 from catalogs.sources.http import READ
 from catalogs.sources.oci.auth import Challenge, Credentials, fetch_token, read_challenge
 from catalogs.sources.oci.manifest import ACCEPT, Descriptor, digest_of
+from catalogs.sources.oci.pace import Pace
 from catalogs.sources.oci.reference import DIGEST, ImageReference
 
 REDIRECTS = 5
@@ -32,7 +33,8 @@ _ERROR_CODE = re.compile(rb'"code"\s*:\s*"([A-Z_]{1,40})"')
 
 class RegistryClient:
     """Reads one image. `requests` and `bytes_read` are the cost so far. With `public_only` neither
-    the registry nor its token server may have a private address. `seconds` is the time for all."""
+    the registry nor its token server may have a private address. `pace` spaces the requests to the
+    registry out. `seconds` is the time for all."""
 
     def __init__(
         self,
@@ -41,9 +43,11 @@ class RegistryClient:
         insecure: frozenset[str],
         *,
         public_only: bool = False,
+        pace: Pace | None = None,
         seconds: float = LIMITS.seconds,
     ) -> None:
         self.requests = self.bytes_read = 0
+        self._pace = pace
         self._deadline = Deadline(str(reference), seconds)
         self._label = str(reference)
         self._reference = reference
@@ -169,7 +173,9 @@ class RegistryClient:
                 if not tries:
                     raise unanswered.cut from None
                 challenge = None
-            if challenge is None:
+            if challenge is None and self._pace is not None:
+                self._pace.hold(self._reference.registry, wait)
+            elif challenge is None:
                 time.sleep(wait)
             else:
                 self._authorization = self._authorize(challenge)
@@ -184,6 +190,8 @@ class RegistryClient:
             **headers,
             **({"Authorization": self._authorization} if self._authorization else {}),
         }
+        if self._pace is not None:
+            self._pace.wait(self._reference.registry)
         for _ in range(REDIRECTS + 1):
             self.requests += 1
             with ExitStack() as stack:

@@ -26,6 +26,7 @@ from catalogs.sources.oci.manifest import (
     read_config,
     read_manifest,
 )
+from catalogs.sources.oci.pace import Pace
 from catalogs.sources.oci.reference import parse_reference
 from catalogs.sources.spool import Spool, temporary_file
 from catalogs.sources.tree import File, Tree
@@ -55,11 +56,12 @@ class RegistryAccess:
     """Access to registries: `insecure` are "host:port" of those with plain http, which may be on
     this machine; `credentials` is a Docker config file, which need not exist. `named_by_others`: no
     person typed the reference, so a registry that is neither insecure nor in the file must have a
-    public address."""
+    public address. `pace` spaces the requests of all images out."""
 
     insecure: frozenset[str] = frozenset()
     credentials: Path | None = None
     named_by_others: bool = False
+    pace: Pace | None = None
 
 
 class RemoteImage:
@@ -93,6 +95,7 @@ class RemoteImage:
             credentials,
             access.insecure,
             public_only=access.named_by_others and not credentials.complete,
+            pace=access.pace,
             seconds=self._limits.seconds,
         )
         try:
