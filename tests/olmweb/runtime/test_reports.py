@@ -50,8 +50,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Who is served, in order; the work itself is done at once."""
     people: list[str] = []
 
-    def read(row: BundleInspection) -> Any:
-        people.append(row.asked_by)
+    def pull(image: str, *_: object) -> Any:
+        people.append(image.partition("/")[2].partition(":")[0])
         raise SourceError("There is no such image.", code="not-found")
 
     def count(report: CopyReport) -> None:
@@ -61,7 +61,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         report.state = CopyReport.State.DONE
         report.save()
 
-    monkeypatch.setattr(inspection, "_read", read)
+    monkeypatch.setattr(inspection, "pull", pull)
     monkeypatch.setattr(copied_csvs, "make_report", count)
     return people
 
@@ -105,10 +105,10 @@ def test_a_job_whose_worker_died_is_done_again_and_given_up_after_some_attempts(
 ) -> None:
     ask("ann", 1)
 
-    def die(_: BundleInspection) -> None:
+    def die(*_: object) -> None:
         raise SystemExit
 
-    monkeypatch.setattr(inspection, "_read", die)
+    monkeypatch.setattr(inspection, "pull", die)
     for _ in range(ATTEMPTS):
         with pytest.raises(SystemExit):
             run_next()
