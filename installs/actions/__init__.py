@@ -1,6 +1,6 @@
 """Actions on clusters: install, upgrade, approval, retry, removal.
 
-`plan` (install), `plan_changes` (upgrade, approval, removal) and `retry` make plans; `upgrade` of
+`plan` (install), `plan_changes` (upgrade, approval), `removal` and `retry` make plans; `upgrade` of
 each install method (installs.methods) sets the fields that an upgrade applies. `record` tries a
 plan with a dry run and stores it as an Action, `execute` sends its objects, `follow` runs it to its
 outcome or timeout. `bulk` installs many packages, `requests` holds install requests, `buttons`

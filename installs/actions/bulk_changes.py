@@ -18,7 +18,8 @@ from catalogs.models import Catalog, Package
 from catalogs.verdicts.rules import Verdict
 from installs.actions.bulk import CAP, BulkCandidate, Item, Key, chosen_verdicts
 from installs.actions.plan import Plan, paths_of, plan_install
-from installs.actions.plan_changes import plan_approve, plan_remove
+from installs.actions.plan_changes import plan_approve
+from installs.actions.removal import plan_remove
 from installs.actions.retry import plan_retry
 from installs.diagnosis.knowledge import Finding, by_id
 from installs.methods import METHODS

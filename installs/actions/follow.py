@@ -19,7 +19,7 @@ from catalogs.install_methods import InstallMethod
 from installs.actions import bulk
 from installs.actions.authority import require_authority
 from installs.actions.execute import finish, get, try_to_send, uid_of
-from installs.actions.plan_changes import owned_crds
+from installs.actions.removal import owned_crds
 from installs.diagnosis.approvals import listing
 from installs.diagnosis.knowledge import finding_for
 from installs.methods.base import crd_list

@@ -1,4 +1,4 @@
-"""Plans for existing operators: upgrade, approval, removal. Makes no request.
+"""Plans for existing operators: upgrade and approval. Makes no request.
 
 The fields that an upgrade applies are set by `upgrade` of the install methods (installs.methods).
 """
@@ -19,13 +19,12 @@ from installs.actions.objects import version_of
 from installs.actions.plan import Plan, verdict_on
 from installs.diagnosis.approvals import Approval, approval, listing
 from installs.diagnosis.evaluate import APPROVAL
-from installs.diagnosis.knowledge import by_id
 from installs.facts.cluster_facts import watched_from
 from installs.facts.evaluate import target_of, verdicts_on
 from installs.methods import METHODS
 from installs.methods.base import UpgradeChange, manifest_of
 from installs.models import Action, Component, CRDState, Operator
-from installs.models.steps import Apply, Delete, Step
+from installs.models.steps import Apply, Step
 from installs.state.observation import details_of, observe
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.fields import text
@@ -308,57 +307,6 @@ def approval_of(cluster: Cluster, plan: Component) -> Approval:
         cluster=cluster, kind=InstallMethod.SUBSCRIPTION, namespace=plan.namespace
     ).order_by("name")
     return approval(observe(plan), [observe(row) for row in rows])
-
-
-def plan_remove(operator: Operator) -> Plan:
-    """Deletes the object; after a Subscription also its ClusterServiceVersion, in this order, as
-    the Subscription would install that again. Raises OlmwebError for other kinds."""
-    if operator.kind not in METHODS:
-        raise OlmwebError(
-            f"OLM Web does not remove objects of the kind {operator.kind}.",
-            code="not-removable",
-            status=409,
-        )
-    steps = [Delete(operator.kind, operator.namespace, operator.name, operator.uid, main=True)]
-    csv = str(details_of(operator).get("installed_csv") or "")
-    if operator.kind == InstallMethod.SUBSCRIPTION and csv:
-        row = Component.objects.filter(
-            cluster=operator.cluster_id, kind=CSV, namespace=operator.namespace, name=csv
-        ).first()
-        steps.append(Delete(CSV, operator.namespace, csv, row.uid if row else ""))
-    return plan_for(
-        operator,
-        Action.Verb.REMOVE,
-        tuple(steps),
-        consequences=removal_consequences(operator),
-    )
-
-
-def removal_consequences(operator: Operator) -> tuple[str, ...]:
-    """The objects that a removal deletes and those that stay, in sentences."""
-    crds = [crd.name for crd in owned_crds(operator)]
-    method = METHODS[operator.kind]
-    entry = by_id().get(operator.finding)
-    # A failed upgrade leaves the version before it; without upgrades it is that of the first try.
-    before = method.upgradable and operator.version
-    if entry and entry.installs_nothing and not before and not crds:
-        return (
-            f"{operator.kind} {operator.name} is deleted. It has not installed anything, so no "
-            "other object is deleted.",
-        )
-    return method.removal_consequences(operator, crds)
-
-
-def owned_crds(operator: Operator) -> list[CRDState]:
-    """The CustomResourceDefinitions of the operator, by name."""
-    method = METHODS.get(operator.kind)
-    if method is None:
-        return []
-    owner = method.crd_owner(operator)
-    rows = CRDState.objects.filter(
-        cluster=operator.cluster_id, owner_kind=owner.kind, owner_name=owner.name
-    )
-    return list(rows.order_by("name"))
 
 
 def owned_manifest(operator: Operator) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ninja import FilterLookup, Query, Router
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from catalogs.verdicts.rules import Verdict
-from installs.actions import bulk, plan_changes, record, retry
+from installs.actions import bulk, plan_changes, record, removal, retry
 from installs.actions.bulk import Item, Key
 from installs.actions.objects import CARRIES_MORE, DryRun
 from installs.actions.plan import Plan, plan_install, read_method
@@ -73,7 +73,8 @@ class ActionBody(RequestBody):
     refuses an approval if the InstallPlan carries more than this ClusterServiceVersion. `bundle`
     names the bundle to install instead of its `version`. `version` is a version or a range, in the
     grammar of the method; of a Subscription the bundle in it that is nearest to the channel's head
-    becomes startingCSV. `anyway` also installs what is predicted to fail."""
+    becomes startingCSV. `anyway` also installs what is predicted to fail. `without_conversion` also
+    removes an operator whose conversion webhook CustomResourceDefinitions still need."""
 
     cluster: str
     verb: str
@@ -93,6 +94,7 @@ class ActionBody(RequestBody):
     only: str = ""
     take: bool = False
     anyway: bool = False
+    without_conversion: bool = False
     dry_run: bool = False
 
 
@@ -199,7 +201,7 @@ def _plan(body: ActionBody) -> Plan:
         return plan_changes.plan_upgrade(operator, fields | {"take": "yes" if body.take else ""})
     if body.verb == Action.Verb.RETRY:
         return retry.plan_retry(operator)
-    return plan_changes.plan_remove(operator)
+    return removal.plan_remove(operator, without_conversion=body.without_conversion)
 
 
 def _refuse_foreign_fields(values: Mapping[str, str], method: InstallMethod) -> None:

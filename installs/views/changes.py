@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from installs import methods
-from installs.actions import plan_changes, record
+from installs.actions import plan_changes, record, removal
 from installs.actions import retry as retries
 from installs.actions.plan import Plan
 from installs.facts import inventory
@@ -129,12 +129,16 @@ def remove(
 ) -> HttpResponse:
     """Removes one operator: consequences, counts on request, confirmation, dry run."""
     operator = get_operator(cluster, kind, namespace, name)
-    plan = plan_changes.plan_remove(operator)
+    plan = removal.plan_remove(operator, without_conversion=True)
+    converted = removal.converted_crds(operator)
     context: dict[str, Any] = {
         "operator": operator,
         "consequences": plan.consequences,
         "plan": plan,
-        "crds": (crds := plan_changes.owned_crds(operator)),
+        "crds": (crds := removal.owned_crds(operator)),
+        "converted": converted,
+        "removal_order": remedy_steps(removal.removal_order(converted)),
+        "keep_objects": remedy_steps(removal.keep_objects(converted)),
         "key": form_key(request),
         "reviewed": record.reviewed([plan], request.user, "remove"),
     }
@@ -145,6 +149,9 @@ def remove(
         return show_form(request, "remove", context)
     if request.POST.get("sure") != "yes":
         context["refusal"] = UNSURE
+        return show_form(request, "remove", context, failed=True)
+    if converted and request.POST.get("without_conversion") != "yes":
+        context["refusal"] = removal.conversion_refusal(operator, converted)
         return show_form(request, "remove", context, failed=True)
     record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user, "remove")
     dry_run = record.dry_run(plan, request.user)

@@ -126,7 +126,7 @@ _CSV = _object(
         provider=_shape("Provider", "name"),
         customresourcedefinitions=_CRD_DESCRIPTIONS,
         apiservicedefinitions=_shape("Services", owned=_many("Service", "name")),
-        webhookdefinitions=_many("Webhook", "type"),
+        webhookdefinitions=_many("Webhook", "type", "conversionCRDs"),
         install=_shape(
             "Install",
             spec=_shape("Strategy", deployments=_many("Deployment", "name")),
@@ -178,6 +178,11 @@ _CRD = _object(
         "group",
         names=_shape("Names", "kind", "plural"),
         versions=_many("Version", "name", "served", "storage"),
+        conversion=_shape(
+            "Conversion",
+            "strategy",
+            webhook=_shape("Webhook", clientConfig=_shape("ClientConfig", service=_NAMED)),
+        ),
     ),
     status=_status("storedVersions"),
 )

@@ -11,7 +11,7 @@ from catalogs.install_methods import InstallMethod
 from installs.actions import bulk, buttons, follow
 from installs.actions import record as actions
 from installs.actions.buttons import rights_of
-from installs.actions.plan_changes import plan_remove
+from installs.actions.removal import plan_remove
 from installs.models import AccessAnswer, Action, Operator
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_package

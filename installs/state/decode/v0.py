@@ -153,6 +153,9 @@ def cluster_service_version(obj: Object) -> DecodedObject | None:
         },
         "webhooks": len(webhooks),
         "conversion_webhooks": webhooks.count("ConversionWebhook"),
+        "conversion_crds": sorted(
+            {crd for webhook in definitions for crd in texts(webhook, "conversionCRDs", limit=100)}
+        )[:LISTED],
         "api_services": len(apis),
         "owned_apis": [f"{text(api, 'version')}.{text(api, 'group')}"[:253] for api in apis],
         "min_kube": text(obj, "spec", "minKubeVersion", limit=60),

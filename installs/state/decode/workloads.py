@@ -45,9 +45,22 @@ def custom_resource_definition(obj: Object) -> DecodedObject | None:
         for version in versions
         if text(obj, "metadata", "name", limit=253) in WRITTEN and version.get("served") is True
     }
-    return decoded_object(
-        obj, "CustomResourceDefinition", columns, {"fields": fields} if fields else {}
-    )
+    details: dict[str, Any] = {"fields": fields} if fields else {}
+    if service := _conversion_service(obj):
+        details["conversion"] = service
+    return decoded_object(obj, "CustomResourceDefinition", columns, details)
+
+
+def _conversion_service(obj: Object) -> dict[str, str]:
+    """Namespace and name of the Service of the conversion webhook; empty for a CRD without one."""
+    conversion = dig(obj, "spec", "conversion")
+    service = dig(conversion, "webhook", "clientConfig", "service")
+    if text(conversion, "strategy", limit=20) != "Webhook" or not text(service, "name"):
+        return {}
+    return {
+        "namespace": text(service, "namespace", limit=63),
+        "name": text(service, "name", limit=253),
+    }
 
 
 def schema_fields(schema: Any) -> list[str]:

@@ -9,8 +9,8 @@ from django.contrib.auth.models import AnonymousUser, User
 from catalogs.models import Catalog, Package
 from catalogs.sync.catalog import sync_catalog
 from installs.actions.plan import plan_install
-from installs.actions.plan_changes import plan_remove, removal_consequences
 from installs.actions.record import dry_run, request
+from installs.actions.removal import plan_remove, removal_consequences
 from installs.facts.evaluate import refresh
 from installs.models import Action, CRDState
 from installs.models.steps import Apply

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from catalogs.models import Catalog, Package
-from installs.actions import follow, plan_changes, retry
+from installs.actions import follow, plan_changes, removal, retry
 from installs.actions.objects import RETRIED
 from installs.actions.plan import plan_install
 from installs.actions.record import dry_run, request
@@ -136,11 +136,11 @@ def test_a_removal_is_followed_until_its_finalizer_has_let_it_go_with_all_it_own
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
     install(cluster, olivia)
-    assert plan_changes.owned_crds(row())
-    plan = plan_changes.plan_remove(row())
+    assert removal.owned_crds(row())
+    plan = removal.plan_remove(row())
     assert dry_run(plan, olivia).ok
     assert sandbox.store.get("ClusterExtension", GOOD) is not None, "only tried"
-    crds = [one.name for one in plan_changes.owned_crds(row())]
+    crds = [one.name for one in removal.owned_crds(row())]
     action = carry_out(request(plan, olivia))
     assert (action.state, action.outcome) == ("succeeded", f"ClusterExtension {GOOD} is removed.")
     assert sandbox.store.get("ClusterExtension", GOOD) is None

@@ -13,8 +13,8 @@ from django.utils import timezone
 from catalogs.models import Package
 from installs.actions import execute, follow
 from installs.actions.plan import plan_install
-from installs.actions.plan_changes import plan_remove
 from installs.actions.record import request
+from installs.actions.removal import plan_remove
 from installs.models import Action, Operator
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox

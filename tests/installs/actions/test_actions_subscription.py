@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalogs.models import Catalog, Package
-from installs.actions import execute, follow, plan_changes
+from installs.actions import execute, follow, plan_changes, removal
 from installs.actions.plan import Plan, plan_install
 from installs.actions.record import dry_run, request
 from installs.models import Action, Component, CRDState, Operator
@@ -97,9 +97,9 @@ def test_from_install_over_approval_to_removal(
     row.refresh_from_db()
     assert row.health == "Healthy"
 
-    removal = plan_changes.plan_remove(row)
-    assert [step.kind for step in removal.steps] == ["Subscription", "ClusterServiceVersion"]
-    removed = carry_out(request(removal, olivia))
+    plan = removal.plan_remove(row)
+    assert [step.kind for step in plan.steps] == ["Subscription", "ClusterServiceVersion"]
+    removed = carry_out(request(plan, olivia))
     assert removed.state == "succeeded", removed.outcome
     assert kinds(sandbox) == [True, True, False], "namespace and group stay"
     assert sandbox.store.items("ClusterServiceVersion", NAMESPACE)[0] == []

@@ -7,8 +7,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from installs.actions import follow
-from installs.actions.plan_changes import plan_remove
 from installs.actions.record import request
+from installs.actions.removal import plan_remove
 from installs.models import Action, Operator
 from installs.state.full_sync import sync_cluster
 from installs.state.watch.scheduling import cluster_lease

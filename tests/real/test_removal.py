@@ -1,0 +1,152 @@
+"""A conversion webhook that goes before its CustomResourceDefinition, on a real API server."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from installs.actions.removal import ConvertedCrd, converted_crds, keep_objects
+from installs.models import Operator
+from installs.state.full_sync import sync_cluster
+from olmweb.models import Cluster
+from tests.factories import make_cluster, make_component, make_operator
+from tests.peers import servers
+from tests.peers.client import ApiRefused, Object, wait_until
+from tests.peers.controllers import ensure_namespace
+from tests.real.rights import ship_rights
+
+pytestmark = [pytest.mark.peers, pytest.mark.django_db]
+NAMESPACE, GROUP = "removal-conversion", "removal.example.com"
+CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+
+
+@pytest.fixture
+def cluster(apiserver: servers.ApiServer, tmp_path: Path, settings: Any) -> Cluster:
+    context = ship_rights(apiserver, tmp_path / "kubeconfig")
+    settings.KUBECONFIG = str(tmp_path / "kubeconfig")
+    ensure_namespace(apiserver.admin, NAMESPACE)
+    return make_cluster(name="real", context=context)
+
+
+def definition(plural: str, stored: str, conversion: Object) -> Object:
+    """Two served versions, `stored` being the one that objects are written in."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": CRD[0],
+        "kind": CRD[1],
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": plural.capitalize()},
+            "conversion": conversion,
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": version == stored,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+                for version in ("v1alpha1", "v1")
+            ],
+        },
+    }
+
+
+def webhook(namespace: str = NAMESPACE) -> Object:
+    service = {"namespace": namespace, "name": "kettle-service", "path": "/convert"}
+    return {
+        "strategy": "Webhook",
+        "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": {"service": service},
+        },
+    }
+
+
+def refusal(server: servers.ApiServer, plural: str, version: str) -> str:
+    """Why the server does not list the objects in this version; empty when it does."""
+    path = f"/apis/{GROUP}/{version}/namespaces/{NAMESPACE}/{plural}"
+    try:
+        server.admin.call("GET", path)
+    except ApiRefused as error:
+        return str(error)
+    return ""
+
+
+def readable(server: servers.ApiServer, plural: str, version: str) -> bool:
+    return not refusal(server, plural, version)
+
+
+def make_converted(server: servers.ApiServer, plural: str) -> None:
+    """A CRD with an object stored as v1alpha1, whose conversion webhook no Service answers."""
+    server.admin.apply(definition(plural, "v1alpha1", {"strategy": "None"}))
+    wait_until(lambda: readable(server, plural, "v1alpha1"), "the CRD being served")
+    path = f"/apis/{GROUP}/v1alpha1/namespaces/{NAMESPACE}/{plural}"
+    body = {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": plural.capitalize(),
+        "metadata": {"name": "old"},
+    }
+    server.admin.call("POST", path, body)
+    server.admin.apply(definition(plural, "v1", webhook()))
+    wait_until(
+        lambda: 'service "kettle-service" not found' in refusal(server, plural, "v1"),
+        "reads being refused without the webhook",
+        pause=1,
+    )
+
+
+def read_rows(cluster: Cluster) -> list[ConvertedCrd]:
+    """What is known of the Subscription `kettle`, of which only the rows exist, after a sync."""
+    sync_cluster(cluster)
+    operator = make_operator(
+        cluster=cluster, kind="Subscription", namespace=NAMESPACE, name="kettle",
+        package="kettle", details={"installed_csv": "kettle.v1"},
+    )  # fmt: skip
+    make_component(
+        cluster=cluster, kind="ClusterServiceVersion", namespace=NAMESPACE, name="kettle.v1",
+        details={"deployments": ["kettle"]},
+    )  # fmt: skip
+    return converted_crds(Operator.objects.get(pk=operator.pk))
+
+
+def test_a_crd_that_the_server_can_not_read_without_its_webhook_is_found_by_a_sync(
+    apiserver: servers.ApiServer, cluster: Cluster
+) -> None:
+    make_converted(apiserver, "kettles")
+    other = definition("cups", "v1", webhook("elsewhere"))
+    apiserver.admin.apply(other)
+    (row,) = read_rows(cluster)
+    assert (row.crd.name, row.service) == (f"kettles.{GROUP}", f"{NAMESPACE}/kettle-service")
+    assert row.crd.stored == ["v1alpha1", "v1"]
+    # The command for a removal that keeps the objects makes them readable again.
+    (patch,) = [step for step in keep_objects([row]) if step.startswith("$ kubectl patch")]
+    content = patch.partition("-p '")[2].removesuffix("'")
+    subject = {"apiVersion": CRD[0], "kind": CRD[1], "metadata": {"name": row.crd.name}}
+    apiserver.admin.merge(subject, json.loads(content))
+    wait_until(lambda: readable(apiserver, "kettles", "v1"), "the objects being readable")
+    apiserver.admin.delete(subject)
+    apiserver.admin.delete(other)
+
+
+def test_the_server_does_not_delete_a_crd_whose_objects_it_can_not_convert(
+    apiserver: servers.ApiServer, cluster: Cluster
+) -> None:
+    make_converted(apiserver, "teapots")
+    (row,) = read_rows(cluster)
+    subject = {"apiVersion": CRD[0], "kind": CRD[1], "metadata": {"name": row.crd.name}}
+    apiserver.admin.delete(subject)
+
+    def stuck() -> bool:
+        found = apiserver.admin.get(*CRD, row.crd.name)
+        conditions = found.get("status", {}).get("conditions") or ()
+        return any(
+            c["type"] == "Terminating" and c["reason"] == "InstanceDeletionFailed"
+            for c in conditions
+        )
+
+    wait_until(stuck, "the deletion of the objects failing")
+    apiserver.admin.merge(subject, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
+    wait_until(lambda: apiserver.admin.find(*CRD, row.crd.name) is None, "the CRD being deleted")
