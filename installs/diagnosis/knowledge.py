@@ -1,10 +1,11 @@
 """The knowledge base: reads `installs/knowledge/*.yaml`, and finds the entry for a message.
 
 Entries are matched by rank (-1 lines of OLM Web's own that quote a controller, 0 specific, 1
-general answers of any API server, 2 wrappers that match what is left), then in the order of STAGES
-and of their files; the first match wins. A `wrapper` only adds context: the text in its group
-`detail`, `inner`, `last` or `logs` is classified again. Patterns must be bounded: no unlimited
-repetition except at their end. Matching is bounded in time by cutting the text.
+answers of any API server, 2 its most general ones and wrappers, 3 what is left), the API server's
+refusals first, then in the order of STAGES and of their files; the first match wins. A `wrapper`
+only adds context: the text in its group `detail`, `inner`, `last` or `logs` is classified again.
+Patterns must be bounded: no unlimited repetition except at their end. Matching is bounded in time
+by cutting the text.
 
 Values filled into texts come from status messages and are untrusted. A command gets only values
 that are surely a name, a kind or an image reference; others leave a `<placeholder>`, for which
@@ -26,13 +27,25 @@ FOLDER = Path(__file__).resolve().parent.parent / "knowledge"
 STAGES = {
     "source": ("source",),
     "convert": ("convert_modes", "convert_bundle"),
-    "unpack": ("unpack_image", "unpack_bundle"),
+    "unpack": ("unpack_rukpak", "unpack_image", "unpack_bundle"),
     "resolve": ("resolve_v1", "resolve_v0"),
     "upgrade": ("upgrade", "upgrade_crds"),
-    "install": ("install_v1", "install_v0", "install_csv", "install_api"),
+    "install": (
+        *("api_admission", "api_objects", "api_server"),
+        *("install_helm", "install_v1", "install_v0", "install_csv"),
+    ),
     "runtime": ("runtime", "runtime_pods", "notes"),
     "normal": ("normal",),
 }
+# Refusals of the API server: any controller may pass them on about any object, so that they come
+# before the other entries of their rank.
+_FIRST = ("api_admission", "api_objects", "api_server")
+# What `kinds: [every]` stands for.
+KINDS = (
+    *("PlatformOperator", "BundleDeployment", "Bundle", "ClusterExtension", "ClusterObjectSet"),
+    *("ClusterCatalog", "CatalogSource", "Subscription", "InstallPlan", "ClusterServiceVersion"),
+    *("OperatorGroup", "OperatorCondition", "ClusterOperator", "Deployment"),
+)
 # Before anything of the bundle is on the cluster.
 _NOTHING_INSTALLED = ("source", "convert", "unpack")
 
@@ -117,17 +130,16 @@ def knowledge() -> tuple[KnowledgeEntry, ...]:
 
     Raises msgspec.ValidationError or re.error if a file is invalid.
     """
+    files = [(stage, name) for stage, names in STAGES.items() for name in names]
+    files.sort(key=lambda file: file[1] not in _FIRST)
     entries: list[KnowledgeEntry] = []
-    for stage, names in STAGES.items():
-        for name in names:
-            text = (FOLDER / f"{name}.yaml").read_bytes()
-            records = msgspec.yaml.decode(text, type=list[Record])
-            entries += [
-                KnowledgeEntry(
-                    **msgspec.structs.asdict(record), stage=stage, regex=re.compile(record.pattern)
-                )
-                for record in records
-            ]
+    for stage, name in files:
+        text = (FOLDER / f"{name}.yaml").read_bytes()
+        for record in msgspec.yaml.decode(text, type=list[Record]):
+            fields = msgspec.structs.asdict(record)
+            if record.kinds == ("every",):
+                fields["kinds"] = KINDS
+            entries.append(KnowledgeEntry(**fields, stage=stage, regex=re.compile(record.pattern)))
     return tuple(sorted(entries, key=lambda entry: entry.rank))
 
 

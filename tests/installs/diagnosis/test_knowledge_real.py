@@ -24,6 +24,8 @@ RENAMED = {
     # A wrapper gives way to the cause inside it.
     "required-resource-not-found": "no-matches-for-kind",
     "cs-registry-server": "api-forbidden",
+    "crd-validate-other": "api-internal-error",
+    "bundle-storage": "rk-store-full",
     # Entries of their own since, as the remedy differs.
     "csv-webhook-not-ready": "csv-conversion-not-ready",
 }
@@ -160,7 +162,12 @@ def test_where_the_csv_names_a_symptom_the_install_plan_is_blamed(shared_data: P
 
 
 # An entry that says more took these.
-MORE_PRECISE = {"sub-catalog-list-failed": "sub-catalog-service-missing"}
+MORE_PRECISE = {
+    "sub-catalog-list-failed": "sub-catalog-service-missing",
+    "api-webhook-failed": "api-webhook-certificate",
+    "bundle-storage": "rk-store-full",
+    "unpack-pod-failed": "rk-unpack-permission",
+}
 # Of 76 messages that had no finding when the list was made; this number may only fall. Three of
 # those left are empty (a sync explains them by reason), one is what an operator says of itself.
 WITHOUT_FINDING = 4
