@@ -233,7 +233,15 @@ def _target(operator: Operator, package: Package, change: UpgradeChange) -> tupl
 
 
 def waiting_plan(operator: Operator) -> Approval | None:
-    """The InstallPlan of the Subscription that requires approval; at most two queries."""
+    """What the InstallPlan of the Subscription that requires approval changes; at most two
+    queries."""
+    waiting = waiting_install_plan(operator)
+    return waiting[1] if waiting else None
+
+
+def waiting_install_plan(operator: Operator) -> tuple[Component, Approval] | None:
+    """The InstallPlan of the Subscription that requires approval, and what it changes; at most two
+    queries."""
     details = details_of(operator)
     if operator.kind != InstallMethod.SUBSCRIPTION or not details.get("plan"):
         return None
@@ -245,7 +253,7 @@ def waiting_plan(operator: Operator) -> Approval | None:
         phase=APPROVAL,
     ).first()
     approval_now = approval_of(operator.cluster, plan) if plan else None
-    return approval_now if approval_now and approval_now.needed else None
+    return (plan, approval_now) if plan and approval_now and approval_now.needed else None
 
 
 def explain_reach(operator: Operator, waiting: Approval, targets: list[UpgradeTarget]) -> str:
@@ -274,7 +282,12 @@ def plan_approve(cluster: Cluster, plan: Component, only: str = "") -> Plan:
 
     Raises OlmwebError if it does not wait for approval.
     """
-    approval_now = approval_of(cluster, plan)
+    return plan_approval(cluster, plan, approval_of(cluster, plan), only)
+
+
+def plan_approval(cluster: Cluster, plan: Component, approval_now: Approval, only: str) -> Plan:
+    """As plan_approve, for an InstallPlan whose changes are read already; no query for a cluster
+    whose API versions are read."""
     if not approval_now.needed:
         raise OlmwebError(
             f"InstallPlan {plan.name} needs no approval: its phase is {plan.phase or 'not set'}.",
@@ -284,7 +297,7 @@ def plan_approve(cluster: Cluster, plan: Component, only: str = "") -> Plan:
     version = version_of(cluster, INSTALL_PLANS)
     spec = {"approved": True}
     manifest = manifest_of(INSTALL_PLANS, plan.name, plan.namespace, version, spec=spec)
-    others = [item.csv for item in approval_now.changes if item.action != "keep"]
+    carried = approval_now.carried
     return Plan(
         cluster=cluster,
         verb=Action.Verb.APPROVE,
@@ -294,7 +307,7 @@ def plan_approve(cluster: Cluster, plan: Component, only: str = "") -> Plan:
         steps=(Apply(manifest, main=True),),
         package=next((item.package for item in approval_now.changes if item.package), ""),
         version=only,
-        target=",".join(others)[:500],
+        target=",".join(change.csv for change in carried)[:500],
         uid=plan.uid,
         # OLM owns `approved` until somebody approves, so the field is taken over.
         force=True,

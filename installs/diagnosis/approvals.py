@@ -43,15 +43,19 @@ class Approval:
     crds: tuple[str, ...]
     cut: bool
 
+    @property
+    def carried(self) -> tuple[PlannedChange, ...]:
+        """The changes without the versions that stay."""
+        return tuple(change for change in self.changes if change.action != "keep")
+
     def others(self, subscription: str) -> tuple[PlannedChange, ...]:
         """The changes for other Subscriptions."""
-        changes = (change for change in self.changes if change.action != "keep")
-        return tuple(change for change in changes if change.subscription != subscription)
+        return tuple(change for change in self.carried if change.subscription != subscription)
 
     @property
     def sentence(self) -> str:
         """What the approval changes, in one sentence."""
-        parts = [_words(change) for change in self.changes if change.action != "keep"]
+        parts = [_words(change) for change in self.carried]
         brings = [
             f"{count} {kind}{'s' if count > 1 else ''}"
             for kind, count in self.objects

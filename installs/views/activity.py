@@ -20,10 +20,11 @@ from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_action
 from installs.state.observation import diagnose_row
+from installs.views.forms import approval_form
 from olmweb.accounts.roles import may_act, sign_in_required
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
-from olmweb.kube.resources import INSTALL_PLANS
+from olmweb.kube.resources import CLUSTER_VERSIONS, INSTALL_PLANS
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 from olmweb.web.pagination import PAGE_SIZE, paginate
@@ -169,7 +170,11 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "ended": ended,
         "final": final,
         "operator": operator,
-        "next_steps": next_steps(operators, acts=may_act(request.user)[0]),
+        "next_steps": [
+            (step, approval_form(request.user, step.operator) if step.plan else None)
+            for step in next_steps(operators, acts=may_act(request.user)[0])
+        ],
+        "readiness_cluster": action.cluster.name if _may_unblock(action) else "",
         "chain": links,
         "finding": finding,
         "steps": remedy_steps(finding.remedy) if finding else [],
@@ -193,6 +198,13 @@ def _is_final(action: Action) -> bool:
     of_subscription = action.path in (InstallMethod.SUBSCRIPTION, INSTALL_PLANS.kind)
     recent = action.finished_at is not None and timezone.now() - action.finished_at < FOLLOW_ON
     return not (goes_on and of_subscription and recent)
+
+
+def _may_unblock(action: Action) -> bool:
+    """Whether the action can have resolved a blocker of the next minor version of an OpenShift."""
+    verbs = (Action.Verb.APPROVE, Action.Verb.UPGRADE, Action.Verb.REMOVE)
+    openshift = action.cluster.kinds.get(CLUSTER_VERSIONS.kind, {}).get("state") == "served"
+    return openshift and action.verb in verbs and action.state == Action.State.SUCCEEDED
 
 
 def _decisive(action: Action, operators: Sequence[Operator]) -> Operator | None:

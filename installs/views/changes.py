@@ -20,7 +20,16 @@ from installs.models import Operator
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries.lookup import get_install_plan, get_operator
 from installs.state.observation import details_of
-from installs.views.forms import METHODS, UNSURE, follow_action, form_key, review, show_form
+from installs.views.forms import (
+    CHANGE,
+    METHODS,
+    UNSURE,
+    approval_reviewed,
+    follow_action,
+    form_key,
+    review,
+    show_form,
+)
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
@@ -108,15 +117,19 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
         "title": f"Approve {plan.name}",
         "approval": approval,
         "only": only,
-        "carried": [change.csv for change in approval.changes if change.action != "keep"],
+        "carried": [change.csv for change in approval.carried],
         "back": reverse("installs:operators") + f"?view=all&namespace={plan.namespace}",
         "cluster": plan.cluster,
     }
+    if request.method != "POST" and approval.needed:
+        # The page shows all that is approved: no further review. The dry run comes first all the
+        # same.
+        context["reviewed"] = approval_reviewed(request.user, plan.cluster, plan, approval)
     return _carry_out(
         request,
         "Approve",
         context,
-        lambda: plan_changes.plan_approve(plan.cluster, plan, only),
+        lambda: plan_changes.plan_approval(plan.cluster, plan, approval, only),
         form,
     )
 
@@ -185,15 +198,15 @@ def _carry_out(
         plan = make()
         context |= {"plan": plan, "by_hand": remedy_steps(plan.by_hand)}
         if not is_post:
-            return show_form(request, "change", context)
-        return review(request, "change", plan, context)
+            return show_form(request, CHANGE, context)
+        return review(request, CHANGE, plan, context)
     except OlmwebError as error:
         if error.status == 403:
             raise
         form.refuse(error.fields)
         if is_post or error.code != plan_changes.PLAN_WAITING:  # the page leads to the plan
             context["refusal"] = error
-        return show_form(request, "change", context, failed=is_post)
+        return show_form(request, CHANGE, context, failed=is_post)
 
 
 def _page_of(operator: Operator) -> str:

@@ -1,6 +1,7 @@
 """Shared by the forms that change a cluster: key, rendering, dry run and confirmation."""
 
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
@@ -9,10 +10,12 @@ from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 from catalogs.models import Package
-from installs.actions import record
+from installs.actions import plan_changes, record
 from installs.actions.objects import CARRIES_MORE
 from installs.actions.plan import Plan, paths_of
-from installs.models import Action
+from installs.diagnosis.approvals import Approval
+from installs.models import Action, Component, Operator
+from olmweb.accounts.roles import AnyUser
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
@@ -20,6 +23,7 @@ from olmweb.web.pages import render_page, wants_fragment
 
 METHODS = ("GET", "HEAD", "POST")
 UNPROCESSABLE = 422
+CHANGE = "change"  # the page of upgrade, approval and retry
 EDIT = "edit"  # value of `step`: shows the plan of the values, sends nothing to a cluster
 CHANGED = OlmwebError(
     "Form changed, nothing applied. Review again.", code="not-reviewed", status=UNPROCESSABLE
@@ -84,6 +88,33 @@ def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any])
         plan, request.user, dry_run_result=dry_run, idempotency_key=context["key"]
     )
     return follow_action(request, action)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalForm:
+    """The hidden values of a button that approves an InstallPlan whose content is beside it."""
+
+    approval: Approval
+    key: str
+    reviewed: str
+
+
+def approval_form(user: AnyUser, operator: Operator) -> ApprovalForm | None:
+    """For the InstallPlan of the operator that requires approval; at most two queries."""
+    waiting = plan_changes.waiting_install_plan(operator)
+    if waiting is None:
+        return None
+    plan, approval = waiting
+    reviewed = approval_reviewed(user, operator.cluster, plan, approval)
+    return ApprovalForm(approval, uuid.uuid4().hex, reviewed)
+
+
+def approval_reviewed(user: AnyUser, cluster: Cluster, plan: Component, approval: Approval) -> str:
+    """The token that this user is shown all that the InstallPlan carries: it approves all of it, or
+    limits the approval to one version. The confirmed form is tried with a dry run first."""
+    limits = ("", *(change.csv for change in approval.carried))
+    plans = [plan_changes.plan_approval(cluster, plan, approval, only) for only in limits]
+    return record.reviewed(plans, user, CHANGE)
 
 
 def follow_action(request: HttpRequest, action: Action) -> HttpResponse:

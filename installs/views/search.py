@@ -6,7 +6,7 @@ groups are one query each. Names that equal the text come first, then those that
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from django.db.models import Case, IntegerField, Model, QuerySet, Value, When
@@ -28,6 +28,8 @@ from olmweb.web.pages import render_page
 Named = TypeVar("Named", bound=Model)  # with a field `name`
 
 SHOWN = 6  # of each group
+SHOWN_TYPED = 3  # below the search box, while one types
+TYPED_TARGET = "search-results"  # the element below the box; see static/src/search.js
 TEXT_LIMIT = 200  # characters of the text
 BUNDLES_OF = 50  # packages whose bundles are searched
 # (words, address) of the pages of the navigation and the menu.
@@ -73,19 +75,23 @@ class ResultGroup:
 
 @require_safe
 def search_page(request: HttpRequest) -> HttpResponse:
-    """The results by group."""
+    """The results by group; for the search box of a page the first of each group, as options."""
     text = request.GET.get("q", "").strip()[:TEXT_LIMIT]
-    groups = search_everything(text)
+    typed = request.headers.get("HX-Target") == TYPED_TARGET
+    groups = search_everything(text, SHOWN_TYPED if typed else SHOWN)
     context = {
         "q": text,
         "groups": groups,
         "total": sum(len(group.results) for group in groups),
     }
-    return render_page(request, "installs/search.html", context, partial="results")
+    return render_page(
+        request, "installs/search.html", context, partial="typed" if typed else "results"
+    )
 
 
-def search_everything(text: str) -> list[ResultGroup]:
-    """The groups with results; nothing for an empty text. At most nine queries."""
+def search_everything(text: str, most: int = SHOWN) -> list[ResultGroup]:
+    """The groups with results, `most` (up to SHOWN) of each; nothing for an empty text. At most
+    nine queries."""
     text = " ".join(text.split())
     if not text:
         return []
@@ -98,7 +104,7 @@ def search_everything(text: str) -> list[ResultGroup]:
         _catalogs(text),
         _pages(text),
     ]
-    return [group for group in groups if group.results]
+    return [replace(group, results=group.results[:most]) for group in groups if group.results]
 
 
 def _first(

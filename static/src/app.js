@@ -2,6 +2,7 @@
 
 import "./forms.js";
 import "./live.js";
+import "./search.js";
 
 const root = document.documentElement;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");

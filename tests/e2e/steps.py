@@ -39,7 +39,7 @@ def sign_in(page: Page, user: str, then: str = "/", *, password: str = "") -> No
     page.goto(f"/login/?next={then}")
     page.get_by_label("User name").fill(user)
     page.get_by_label("Password").fill(password or PASSWORDS[user])
-    page.get_by_role("main").get_by_role("button", name="Sign in").click()
+    page.get_by_role("main").get_by_role("button", name="Sign in", exact=True).click()
     expect(page).to_have_url(then)
 
 

@@ -11,7 +11,7 @@ from tests.e2e.product import Product, demo
 from tests.e2e.steps import tab_to
 
 pytestmark = pytest.mark.e2e
-PAGES = 8  # start, sign-in, start, catalog, package, form, action, operator
+PAGES = 3  # start, form, action
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def press(page: Page, role: str, name: str, heading: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
 
 
-def test_a_first_visitor_installs_an_operator_by_the_tasks_of_the_start_page(
+def test_a_first_visitor_installs_an_operator_by_the_button_of_the_start_page(
     new_page, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page: Page = new_page(viewport={"width": 1280, "height": 800})
@@ -42,47 +42,41 @@ def test_a_first_visitor_installs_an_operator_by_the_tasks_of_the_start_page(
     page.on("framenavigated", count)
     page.goto("/")
     began = time.monotonic()
-    panel = page.locator("#demo")
-    tab_to(page, panel.locator("summary"))
-    page.keyboard.press("Enter")
-    facts = panel.locator("dl")
-    accounts = dict(
-        zip(
-            facts.locator("dt").all_inner_texts(),
-            facts.locator("dd").all_inner_texts(),
-            strict=True,
-        )
-    )
-    expect(panel).to_contain_text("sign in as operator")
-    press(page, "link", "sign in", "Sign in")
-
-    tab_to(page, page.get_by_label("User name"))
-    page.keyboard.type("operator")
-    tab_to(page, page.get_by_label("Password"), limit=1)
-    page.keyboard.type(accounts["operator"].strip())
-    page.keyboard.press("Enter")
-
-    # Back at the tasks: they are open, and the next stop is the first of them.
-    expect(panel).to_contain_text("You are signed in as operator.")
-    task = panel.get_by_role("link", name="Choose an installable operator")
-    expect(task).to_be_in_viewport()
-    tab_to(page, panel.get_by_role("link", name="See why operators fail"), limit=1)
-    tab_to(page, task, limit=1)
-    expect(panel.get_by_role("listitem").nth(1)).to_contain_text("Tracing Demo")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Software catalog")
-
-    press(page, "link", "Tracing Demo", "Tracing Demo")
-    press(page, "link", "Install", "Install Tracing Demo")
+    panel = page.get_by_role("region", name="Demo")
+    expect(panel).to_contain_text("This is a demo with a simulated cluster.")
+    press(page, "button", "Sign in and install Tracing Demo", "Install Tracing Demo")
     press(page, "button", "Review", "Install Tracing Demo")
     expect(page.get_by_role("status").filter(has_text="Dry run passed")).to_be_focused()
     tab_to(page, page.get_by_role("button", name="Install", exact=True), limit=1)
     page.keyboard.press("Enter")
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")
-    press(page, "link", "View operator tracing-demo", "tracing-demo")
-    expect(page.get_by_role("region", name="What happened")).to_contain_text("Healthy")
+    outcome = page.get_by_role("region", name="Outcome")
+    expect(outcome).to_contain_text("tracing-demo is installed.")
+    expect(outcome).to_contain_text("Healthy")
+    expect(outcome.get_by_role("link", name="View operator tracing-demo")).to_be_visible()
 
     with capsys.disabled():
         print(f"\nfirst visit: {len(visited)} pages, {time.monotonic() - began:.0f} s")
     assert len(visited) == PAGES, visited
+
+
+def test_the_tasks_are_open_after_signing_in_from_them(new_page) -> None:
+    page: Page = new_page(viewport={"width": 1280, "height": 800})
+    page.goto("/")
+    panel = page.get_by_role("region", name="Demo")
+    tab_to(page, panel.locator("summary"))
+    page.keyboard.press("Enter")
+    expect(panel).to_contain_text("sign in as operator")
+    press(page, "link", "sign in", "Sign in")
+    tab_to(page, page.get_by_role("button", name="Sign in as operator"))
+    page.keyboard.press("Enter")
+    # Back at the tasks: they are open, and the next stop is the first of them.
+    expect(panel).to_contain_text("You are signed in as operator.")
+    tab_to(page, panel.get_by_role("link", name="See why operators fail"), limit=1)
+    tab_to(page, panel.get_by_role("link", name="Install Tracing Demo"), limit=1)
+    tab_to(page, panel.get_by_role("link", name="choose another installable operator"), limit=1)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Software catalog")
+    card = page.get_by_role("link", name="Tenant Demo", exact=True)
+    expect(card).to_have_count(0)

@@ -44,13 +44,11 @@ def test_a_blocker_of_the_next_minor_is_found_and_resolved_with_the_keyboard(new
 
     page.wait_for_url("**/approve")
     expect(page.get_by_role("main")).to_contain_text("ceiling-demo.v1.1.0")
-    press(page, page.get_by_role("button", name="Review", exact=True))
-    expect(page.get_by_text("Dry run passed")).to_be_visible()
     press(page, page.get_by_role("button", name="Approve", exact=True))
 
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")
-    press(page, page.get_by_role("link", name="Upgrade readiness"))
+    press(page, page.get_by_role("link", name="Upgrade readiness of sandbox"))
 
     page.wait_for_url(READINESS)
     expect(page.get_by_text("No blocker for OpenShift 4.13.")).to_be_visible(

@@ -51,7 +51,7 @@ def test_an_install_is_reviewed_confirmed_and_followed_by_reloading(new_page) ->
     page.get_by_role("link", name="Install", exact=True).click()
     page.get_by_label("User name").fill("operator")
     page.get_by_label("Password").fill(steps.PASSWORDS["operator"])
-    page.get_by_role("main").get_by_role("button", name="Sign in").click()
+    page.get_by_role("main").get_by_role("button", name="Sign in", exact=True).click()
 
     name = page.get_by_label("Name of the PlatformOperator")
     name.fill("Bad_Name")

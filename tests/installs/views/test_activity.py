@@ -7,7 +7,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from installs.models import Action, ActionBatch, InstallRequest, Operator
+from installs.actions import record
+from installs.actions.objects import DryRun
+from installs.models import Action, ActionBatch, Component, InstallRequest, Operator
 from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, SyncRun
 from olmweb.web.pagination import PAGE_SIZE
@@ -206,7 +208,7 @@ def test_the_page_of_an_approval_follows_to_the_installplan_of_the_next_version(
     grafana.save()
     Cluster.objects.update(revision=5)
     followed = client.get(path, {"rev": rev}, headers=POLL)
-    assert "Review and approve InstallPlan" in assert_fragment(followed).text
+    assert "Approve InstallPlan install-grafana" in assert_fragment(followed).text
     Action.objects.update(finished_at=now - timedelta(minutes=2))
     assert client.get(path, {"rev": rev}, headers=POLL).status_code == 286
 
@@ -241,13 +243,62 @@ def test_an_action_leads_to_the_approval_that_its_operator_requires(
     plan = grafana.details["plan"]
     approval = f"/installplans/prod/{grafana.namespace}/{plan}/approve"
     client.force_login(olivia)
-    page = assert_page(client.get(f"/activity/actions/{action.pk}"))
-    assert f"Review and approve InstallPlan {plan}" in page.text
+    response = client.get(f"/activity/actions/{action.pk}")
+    page = assert_page(response)
+    assert f"InstallPlan {plan} requires approval" in page.text
+    assert "upgrades grafana.v1.0.0 to grafana.v1.1.0" in page.text, (
+        "what it changes, at the button"
+    )
+    assert f'action="{approval}"' in response.content.decode()
     assert approval in page.links
     assert client.get(approval).status_code == 200
     assert f"/operators/prod/Subscription/{grafana.namespace}/grafana" in page.links
     client.force_login(bob)
     assert approval not in assert_page(client.get(f"/activity/actions/{action.pk}")).links
+
+
+def test_the_button_on_the_page_of_an_action_approves_what_is_shown_beside_it(
+    client: Client, prod: Cluster, olivia: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "dry_run", lambda *_: DryRun(True, "would be accepted"))
+    grafana = make_pending_approval(prod)
+    action = make_action(
+        prod, grafana.name, path="Subscription", namespace=grafana.namespace, state="succeeded"
+    )
+    client.force_login(olivia)
+    form = client.get(f"/activity/actions/{action.pk}").context["next_steps"][0][1]
+    address = f"/installplans/prod/{grafana.namespace}/{grafana.details['plan']}/approve"
+    sent = {"key": form.key, "reviewed": form.reviewed, "step": "confirm"}
+
+    plan = Component.objects.get(kind="InstallPlan")
+    Component.objects.filter(pk=plan.pk).update(
+        details=plan.details | {"csvs": [*plan.details["csvs"], "tempo.v3.0.0"]}
+    )
+    changed = assert_page(client.post(address, sent), 422)
+    assert "Form changed, nothing applied. Review again." in changed.text
+    assert Action.objects.count() == 1
+    plan.save()
+
+    response = client.post(address, sent)
+    assert response.status_code == 303
+    approval = Action.objects.get(verb="approve")
+    assert response["Location"] == f"/activity/actions/{approval.pk}"
+    assert approval.target == "grafana.v1.1.0,loki.v2.1.0"
+    assert client.post(address, sent)["Location"] == response["Location"], "pressed twice"
+    assert Action.objects.count() == 2
+
+
+def test_what_can_have_resolved_a_blocker_leads_back_to_upgrade_readiness(
+    reader: Client, prod: Cluster
+) -> None:
+    approval = make_action(prod, "install-1", verb="approve", state="succeeded")
+    removal = make_action(prod, "etcd", verb="remove", state="failed")
+    address = "/readiness/?cluster=prod"
+    assert address not in assert_page(reader.get(f"/activity/actions/{approval.pk}")).links
+    prod.kinds["ClusterVersion"] = {"state": "served"}
+    prod.save()
+    assert address in assert_page(reader.get(f"/activity/actions/{approval.pk}")).links
+    assert address not in assert_page(reader.get(f"/activity/actions/{removal.pk}")).links
 
 
 def test_an_installation_that_waits_for_an_approval_is_not_shown_as_succeeded(

@@ -194,6 +194,26 @@ def test_a_change_that_is_not_what_was_reviewed_is_shown_again(
     assert confirmed(writer, address, values).status_code == 303, "unforged it is taken"
 
 
+@pytest.mark.parametrize("only", ["", "etcd.v1.1.0"])
+def test_an_approval_is_confirmed_on_the_page_that_shows_the_installplan(
+    writer: Client, prod: Cluster, monkeypatch: pytest.MonkeyPatch, only: str
+) -> None:
+    subscription(prod)
+    shown = writer.get(PLAN).context
+    sent = {"key": shown["key"], "reviewed": shown["reviewed"], "step": "confirm", "only": only}
+
+    refused = DryRun(False, "Cluster prod would refuse it.", "forbidden")
+    monkeypatch.setattr(record, "dry_run", lambda *_: refused)
+    assert "Cluster prod would refuse it." in assert_page(writer.post(PLAN, sent), 422).text
+    assert not Action.objects.exists(), "the dry run comes first"
+
+    _let_every_dry_run_pass(monkeypatch)
+    assert_page(writer.post(PLAN, sent | {"only": "etcd.v1.2.0"}), 422)
+    assert not Action.objects.exists(), "a version that was not offered"
+    assert writer.post(PLAN, sent).status_code == 303
+    assert Action.objects.get().version == only
+
+
 @pytest.mark.parametrize(
     ("address", "other"),
     [

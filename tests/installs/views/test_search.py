@@ -14,7 +14,7 @@ from tests.factories import (
     make_operator,
     make_package,
 )
-from tests.worlds.html import Page, assert_page
+from tests.worlds.html import Page, assert_fragment, assert_page
 from tests.worlds.operators import make_clusteroperator
 
 pytestmark = pytest.mark.django_db
@@ -126,3 +126,23 @@ def test_the_search_box_of_every_page_leads_there(reader: Client) -> None:
     form = text[text.index('class="olm-search"') :].partition("</form>")[0]
     assert 'action="/search/"' in form
     assert 'name="q"' in form
+
+
+def test_while_one_types_the_first_results_of_each_group_are_options(
+    reader: Client, prod: Cluster, world: Catalog, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(5):
+        make_operator(cluster=prod, name=f"etcd-{number}")
+    typing = {"HX-Request": "true", "HX-Target": "search-results"}
+    reader.get(URL, {"q": "etcd"}, headers=typing)  # reads the index of packages
+    with django_assert_max_num_queries(11):
+        response = reader.get(URL, {"q": "etcd"}, headers=typing)
+    page, text = assert_fragment(response), response.content.decode()
+    assert text.count('role="option"') == len(page.links)
+    assert len({*page.ids}) == len(page.links), "an id for each, which the box refers to"
+    assert sum(link.startswith("/operators/") for link in page.links) == 3
+    assert page.links[0] == "/operators/prod/Subscription/databases/etcd"
+    assert page.links[-1] == "/search/?q=etcd"
+    none = reader.get(URL, {"q": "nothing-has-this"}, headers=typing)
+    assert "No results found" in assert_fragment(none).text
+    assert assert_fragment(reader.get(URL, {"q": " "}, headers=typing)).links == []

@@ -1,8 +1,10 @@
 """What a demo says of itself, and that no other installation says it."""
 
+import re
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.test import Client
 
 from olmweb.management.commands.serve import DEMO_USERS
@@ -29,9 +31,39 @@ def test_a_demo_says_that_it_is_one_with_its_accounts_and_tasks(
 
 def test_it_is_one_line_until_it_is_opened(client: Client, settings: Any, prod: Any) -> None:
     settings.PUBLIC_READ, settings.DEMO_LOGINS = True, LOGINS
-    assert '<details class="olm-card olm-demo olm-no-print" id="demo">' in (
-        client.get("/").content.decode()
-    )
+    panel = client.get("/").content.decode().partition('id="demo"')[2]
+    assert panel.partition(">")[2].lstrip().startswith("<details>")
+
+
+def test_one_button_signs_in_as_operator_and_opens_the_install_form(
+    client: Client, settings: Any, prod: Any, olivia: Any
+) -> None:
+    settings.PUBLIC_READ, settings.DEMO_LOGINS = True, LOGINS
+    form = client.get("/").content.decode().partition('<form method="post"')[2]
+    values = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form.partition("</form>")[0]))
+    assert (values["username"], values["password"]) == ("operator", "demo-operator")
+    install = "/software/sandbox/redhat-operators/tracing-demo/install"
+    assert values["next"] == install
+    get_user_model().objects.create_user("operator", password="demo-operator")
+    response = client.post("/login/", values)
+    assert response["Location"] == install
+    assert client.session["_auth_user_id"]
+    page = assert_page(client.get("/"))
+    assert install in page.links, "a task of the signed-in person"
+    assert 'value="demo-operator"' not in client.get("/").content.decode()
+
+
+def test_the_sign_in_page_signs_in_with_each_account_and_goes_on(
+    client: Client, settings: Any, prod: Any
+) -> None:
+    settings.PUBLIC_READ, settings.DEMO_LOGINS = True, LOGINS
+    response = client.get("/login/?next=/activity/")
+    text = response.content.decode()
+    assert_page(response)
+    for name, password in LOGINS:
+        assert f"Sign in as {name}" in text
+        assert f'value="{password}"' in text
+    assert text.count('name="next" value="/activity/"') == len(LOGINS) + 1
 
 
 def test_no_other_installation_shows_accounts(client: Client, settings: Any, prod: Any) -> None:
