@@ -32,7 +32,7 @@ STAGES = {
     "upgrade": ("upgrade", "upgrade_crds"),
     "install": (
         *("api_admission", "api_objects", "api_server"),
-        *("install_helm", "install_v1", "install_v0", "install_csv"),
+        *("install_helm", "install_revisions", "install_v1", "install_v0", "install_csv"),
     ),
     "runtime": ("runtime", "runtime_pods", "notes"),
     "normal": ("normal",),
@@ -156,7 +156,7 @@ TEXT_LIMIT = 32_768
 DEPRECATIONS = ("PackageDeprecated", "ChannelDeprecated", "BundleDeprecated", "Deprecated")
 _DEPRECATED = "deprecated-entry"
 # Reasons of such a condition whose status is False or Unknown; OLM v1.6 and newer.
-_NOT_DEPRECATED = ("NotDeprecated", "DeprecationStatusUnknown")
+_NOT_DEPRECATED = ("NotDeprecated", "DeprecationStatusUnknown", "Absent")
 # Reasons with which a controller says that it waits for a person.
 _FINAL = (
     *("Blocked", "InvalidConfiguration"),
@@ -182,6 +182,7 @@ _PREFIXES = re.compile(
     r"|error walking catalogs: "
     r'|validating bundle "[^"]{1,300}": '
     r"|source catalog content: "
+    r"|failed to resolve bundle(?:, retrying)?: "
     r"|terminal error: "
     r"|operation cannot proceed due to the following validation error\(s\): "
     r"|rendered manifests contain a (?:new )?resource that already exists\. "
