@@ -9,11 +9,11 @@ from django.http import HttpRequest
 from django.template.defaultfilters import pluralize
 from django.urls import reverse
 
-from catalogs.models import BundleInspection, Catalog
+from catalogs.models import BundleInspection, Catalog, CatalogInspection
 from catalogs.sources.own_catalogs import OwnCatalogForm, is_own, save_catalog
 from catalogs.sync.deletion import delete_own_catalog
 from catalogs.sync.progress import request_sync
-from olmweb.accounts.roles import READ_FILES, SYNC, may
+from olmweb.accounts.roles import INSPECT_ALL, READ_FILES, SYNC, may
 from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin, filter_by
 
 KIND_OF_SOURCE = "kind of source"
@@ -137,3 +137,32 @@ class BundleInspectionAdmin(ReadOnlyAdmin):
     list_display = ("image", "state", "asked_by", "asked_at", "finished_at", "error_text")
     list_filter = ("state", "asked_at")
     search_fields = ("image", "asked_by")
+
+
+@admin.register(CatalogInspection)
+class CatalogInspectionAdmin(ReadOnlyAdmin):
+    about = "Catalogs whose bundle images workers inspect in the background."
+    hidden = ("retry_failed", "left_out")
+    labels = {
+        "requested_by": "requested by",
+        "started_at": "started",
+        "turn_at": "last turn",
+        "next_turn_at": "next turn",
+        "finished_at": "finished",
+        "bytes_read": "bytes pulled",
+        "waiting_for": "waits for",
+    }
+    list_display = ("catalog", "enabled", "wanted", "inspected", "reused", "failed", "finished_at")
+    list_select_related = ("catalog__cluster",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, INSPECT_ALL)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request.user, INSPECT_ALL)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return ["catalog", "enabled"] if obj is None else super().get_fields(request, obj)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return [] if obj is None else [f for f in self.get_fields(request, obj) if f != "enabled"]

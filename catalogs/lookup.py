@@ -14,8 +14,10 @@ from olmweb.models import LOCAL
 
 
 def get_catalog(cluster: str, slug: str) -> Catalog:
-    """The catalog at `/catalogs/CLUSTER/SLUG`, with its cluster; one query."""
-    catalog = Catalog.objects.select_related("cluster").filter(_at(cluster, slug)).first()
+    """The catalog at `/catalogs/CLUSTER/SLUG`, with its cluster and the inspection of its images;
+    one query."""
+    catalogs = Catalog.objects.select_related("cluster", "image_inspection")
+    catalog = catalogs.filter(_at(cluster, slug)).first()
     if catalog is None:
         where = "outside of clusters" if cluster == LOCAL else f"on cluster “{cluster[:100]}”"
         raise Missing(

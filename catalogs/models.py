@@ -545,6 +545,48 @@ class BundleInspection(models.Model):
         return self.image
 
 
+class CatalogInspection(models.Model):
+    """The inspection of all bundle images of a catalog by workers, in turns.
+
+    The counts are of the run for `revision` of the catalog; `wanted` images are `reused` (stored
+    before the run), `inspected`, `failed` ({reason: images}), or left. The run is over when
+    `finished_at` is set.
+    """
+
+    catalog = models.OneToOneField(
+        Catalog, primary_key=True, on_delete=models.CASCADE, related_name="image_inspection"
+    )
+    # None: as OLMWEB_INSPECT_CATALOGS says.
+    enabled = models.BooleanField(null=True, blank=True)
+    requested_by = models.CharField(max_length=150, blank=True)
+    revision = models.PositiveIntegerField(null=True, blank=True)
+    retry_failed = models.BooleanField(default=False)  # also those that failed for good before
+    started_at = models.DateTimeField(null=True, blank=True)
+    turn_at = models.DateTimeField(null=True, blank=True)  # when the last turn began
+    next_turn_at = models.DateTimeField(null=True, blank=True)  # not before then
+    finished_at = models.DateTimeField(null=True, blank=True)
+    wanted = models.PositiveIntegerField(default=0)
+    inspected = models.PositiveIntegerField(default=0)
+    reused = models.PositiveIntegerField(default=0)
+    failed = models.JSONField(default=dict, blank=True)
+    bytes_read = models.PositiveBigIntegerField(default=0)
+    requests = models.PositiveIntegerField(default=0)
+    waiting_for = models.JSONField(default=list, blank=True)  # registries, or ["budget"]
+    left_out = models.JSONField(default=list, blank=True)  # registries that failed too often
+
+    class Meta:
+        verbose_name = "catalog inspection"
+
+    def __str__(self) -> str:
+        return f"inspection of {self.catalog}"
+
+    @property
+    def left(self) -> int:
+        """The number of images that were not looked at."""
+        failed: int = sum(self.failed.values())
+        return max(0, self.wanted - self.inspected - self.reused - failed)
+
+
 # -- verdicts
 
 

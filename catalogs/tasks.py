@@ -12,6 +12,7 @@ from catalogs.contents import inspection
 from catalogs.models import BundleInspection, Catalog
 from catalogs.sources.select import READABLE
 from catalogs.sync import catalog as sync
+from catalogs.verdicts import catalog_inspection
 from olmweb.runtime import leases, reports
 from olmweb.tasks import task
 
@@ -97,4 +98,12 @@ def inspect_bundle(inspection_id: int) -> None:
 
 reports.register(
     reports.Kind("inspection", inspection.unfinished, inspection.served, inspect_bundle)
+)
+reports.register(
+    reports.Kind(
+        catalog_inspection.KIND,
+        catalog_inspection.unfinished,
+        catalog_inspection.served,
+        catalog_inspection.take_turn,
+    )
 )

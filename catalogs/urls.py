@@ -56,6 +56,7 @@ urlpatterns = [
     path(f"{CATALOG}/delete", own_catalogs.delete, name="catalog-delete"),
     path(f"{CATALOG}/problems.md", problems.report, name="problem-report"),
     path(f"{CATALOG}/sync", catalogs.sync_now, name="sync-now"),
+    path(f"{CATALOG}/inspection", catalogs.inspect_images, name="inspect-images"),
     path(f"{CATALOG}/progress", catalogs.progress, name="progress"),
     path(f"{CATALOG}/cancel", catalogs.cancel, name="cancel"),
 ]

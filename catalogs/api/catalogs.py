@@ -14,6 +14,7 @@ from catalogs.api.schemas import (
     ProblemRow,
     catalog_detail,
     catalog_row,
+    inspection_state,
     problem_rows,
 )
 from catalogs.models import Catalog, ContentProblem
@@ -83,7 +84,7 @@ def get_catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpRespons
     row = lookup.get_catalog(cluster, catalog)
     return answer_one(
         request,
-        (catalog_row(row), row.conditions),
+        (catalog_row(row), row.conditions, inspection_state(row)),
         lambda: catalog_detail(row, revisions=REVISIONS_SHOWN),
     )
 

@@ -17,10 +17,12 @@ from catalogs.models import (
     BundleGVK,
     BundleInspection,
     Catalog,
+    CatalogInspection,
     Channel,
     ContentProblem,
     Package,
 )
+from catalogs.verdicts import catalog_inspection
 from catalogs.verdicts.read import StoredVerdict
 from catalogs.views.presenters import origin
 from olmweb.errors import Missing
@@ -74,11 +76,34 @@ class RevisionRow:
 
 
 @dataclass(frozen=True, slots=True)
+class InspectionState:
+    """The inspection of all bundle images of the catalog, for `revision`. `state` is off, queued,
+    running, waiting (until `next_turn_at`, for the registries or the budget in `waiting_for`),
+    complete or stopped. `failed` maps reasons to images."""
+
+    state: str
+    enabled: bool
+    revision: int | None
+    wanted: int
+    inspected: int
+    reused: int
+    failed: dict[str, int]
+    left: int
+    bytes: int
+    requests: int
+    waiting_for: list[str]
+    started_at: datetime | None
+    next_turn_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogDetail(CatalogRow):
     source: str
     ways: list[Any]  # in the order of preference: way, state, why
     conditions: list[Any]
     revisions: list[RevisionRow]
+    images: InspectionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +367,19 @@ def catalog_detail(catalog: Catalog, *, revisions: int) -> CatalogDetail:
         ways=catalog.access_methods,
         conditions=catalog.conditions,
         revisions=[row_of(RevisionRow, r, revision=r.number, at=r.created_at) for r in newest],
+        images=inspection_state(catalog),
+    )
+
+
+def inspection_state(catalog: Catalog) -> InspectionState:
+    """The catalog comes with its `image_inspection`."""
+    row = catalog_inspection.row_of(catalog) or CatalogInspection()
+    return row_of(
+        InspectionState,
+        row,
+        state=catalog_inspection.state_of(catalog),
+        enabled=catalog_inspection.is_enabled(catalog),
+        bytes=row.bytes_read,
     )
 
 

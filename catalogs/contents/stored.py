@@ -107,6 +107,20 @@ def inspected_images(images: Iterable[str]) -> set[str]:
     return inspected
 
 
+def failed_inspections(images: Iterable[str]) -> Iterator[tuple[str, str, datetime]]:
+    """(image, error code, end) of the images whose last inspection failed and of which nothing is
+    stored. One query per 500 images."""
+    for batch in _batches(images):
+        rows = BundleInspection.objects.filter(
+            image__in=batch,
+            state=BundleInspection.State.FAILED,
+            manifests=None,
+        )
+        for image, code, finished_at in rows.values_list("image", "error_code", "finished_at"):
+            if finished_at is not None:
+                yield image, code, finished_at
+
+
 def inspected_in(catalog: Catalog) -> list[tuple[str, str]]:
     """(image, digest) of the catalog's bundles whose objects are stored. One query."""
     images = Bundle.objects.filter(package__catalog=catalog).values("image")

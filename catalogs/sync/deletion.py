@@ -67,6 +67,7 @@ def delete_catalog(catalog_id: int) -> int:
             (
                 *(CatalogRevision, models.PackageOutline, models.PredictionRun),
                 *(models.BlobRef, models.ContentProblem, Package),
+                models.CatalogInspection,
             ),
         ),
         ("id = %s", (Catalog,)),

@@ -16,10 +16,11 @@ from catalogs import lookup, queries
 from catalogs.models import Catalog
 from catalogs.sources.own_catalogs import is_own
 from catalogs.sync import progress as sync_progress
+from catalogs.verdicts import catalog_inspection
 from catalogs.views import forms, presenters
 from catalogs.views.changes import changes_tab
 from catalogs.views.problems import problems_tab
-from olmweb.accounts.roles import SYNC, require, sign_in_required
+from olmweb.accounts.roles import INSPECT_ALL, SYNC, require, sign_in_required
 from olmweb.api.formats import stream
 from olmweb.models import SyncRun
 from olmweb.web.forms import FilterForm, SortFilter, read_page
@@ -105,7 +106,7 @@ class CatalogLine:
 @require_safe
 def catalog_list(request: HttpRequest) -> HttpResponse:
     sort = CatalogsForm.read(request.GET)["sort"]
-    catalogs = list(Catalog.objects.select_related("cluster"))
+    catalogs = list(Catalog.objects.select_related("cluster", "image_inspection"))
     standings = sync_progress.standings(catalogs)
     runs = sorted((key, catalog.run) for key, catalog in standings.items())
     rev = revision_token([_catalog_stamp(catalog) for catalog in catalogs], runs)
@@ -161,7 +162,8 @@ CATALOG_TABS = {"overview": "Overview", "changes": "Changes", "problems": "Probl
 def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     catalog_row = lookup.get_catalog(cluster, catalog)
     standing = sync_progress.standings([catalog_row]).get(catalog_row.pk)
-    rev = revision_token(_catalog_stamp(catalog_row), standing and standing.run)
+    images = presenters.inspected_images(catalog_row)
+    rev = revision_token(_catalog_stamp(catalog_row), images, standing and standing.run)
     answer = unchanged(request, rev)
     if answer:
         return answer
@@ -184,6 +186,7 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     elif tab == "changes":
         context.update(changes_tab(request, catalog_row, notices))
     else:
+        context["images"] = images
         context["origin"] = presenters.origin(catalog_row.access_method)
         context["access_methods"] = presenters.access_method_rows(catalog_row.access_methods)
         context["runs"] = SyncRun.objects.filter(
@@ -210,6 +213,21 @@ def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     catalog_row = lookup.get_catalog(cluster, catalog)
     sync_progress.request_sync(catalog_row.pk)
     messages.success(request, f"A sync of {catalog_row} was asked for; a worker reads it now.")
+    return redirect("catalogs:catalog", catalog_row.cluster_name, catalog_row.slug)
+
+
+@require_POST
+@sign_in_required(return_to="catalogs:catalog", check=require(INSPECT_ALL))
+def inspect_images(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
+    """Switches the inspection of all bundle images of the catalog on, or off with `stop`."""
+    catalog_row = lookup.get_catalog(cluster, catalog)
+    if "stop" in request.POST:
+        catalog_inspection.stop(catalog_row)
+        text = f"The inspection of {catalog_row} stops; inspected images stay."
+    else:
+        catalog_inspection.start(catalog_row, request.user)
+        text = f"Workers inspect the bundle images of {catalog_row} in the background."
+    messages.success(request, text)
     return redirect("catalogs:catalog", catalog_row.cluster_name, catalog_row.slug)
 
 

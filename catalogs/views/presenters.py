@@ -14,9 +14,10 @@ from django.http import QueryDict
 from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import SafeString
 
+from catalogs.contents.bulk_inspection import BUDGET
 from catalogs.fbc.package_texts import fold
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Catalog, Package
+from catalogs.models import Catalog, CatalogInspection, Package
 from catalogs.search.find import (
     ANSWERS,
     FAILED,
@@ -31,6 +32,7 @@ from catalogs.search.index import NO, UNCOUNTED, YES, Row
 from catalogs.search.matching import Hits, descriptions_of, unplaced_words
 from catalogs.search.query import SearchQuery
 from catalogs.sources import access_methods
+from catalogs.verdicts import catalog_inspection
 from catalogs.verdicts.read import MethodVerdict, StoredVerdict
 from catalogs.verdicts.rules import Verdict, title_of
 from catalogs.views.forms import FILTER_NAMES
@@ -426,3 +428,98 @@ def access_method_rows(rows: Iterable[Mapping[str, str]]) -> list[AccessMethodRo
         for row in rows
         if isinstance(row, Mapping)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class ImagesLeft:
+    """Bundle images that could not be inspected for one reason, and the remedy."""
+
+    reason: str
+    count: int
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedImages:
+    """The inspection of all bundle images of a catalog: `state` is that of `state_of`, `icon` a key
+    of the states, `word` the text beside it. `waits_for` names registries, or the daily budget."""
+
+    state: str
+    icon: str
+    word: str
+    enabled: bool
+    row: CatalogInspection | None
+    inspected: int
+    left: int
+    percent: int
+    waits_for: str
+    failures: tuple[ImagesLeft, ...]
+
+
+_INSPECTION_STATES = {
+    catalog_inspection.OFF: ("disabled", "Off"),
+    catalog_inspection.QUEUED: ("pending", "Waiting for a worker"),
+    catalog_inspection.RUNNING: ("running", "Running"),
+    catalog_inspection.PAUSED: ("waiting", "Waiting"),
+    catalog_inspection.DONE: ("succeeded", "Complete"),
+    catalog_inspection.STOPPED: ("stopped", "Stopped"),
+}
+_FAILURES = {  # reason -> words, remedy
+    "no-credentials": (
+        "No credentials",
+        "Add the registry to the file that REGISTRY_AUTH_FILE names.",
+    ),
+    "not-found": (
+        "Not found",
+        "The registry or its mirror does not have the image: mirror it, or check the catalog.",
+    ),
+    "unreachable": (
+        "Registry unreachable",
+        "Check the network, the proxy and the mirrors of the registry.",
+    ),
+    "bad-url": (
+        "Address not allowed",
+        "A registry with a private address needs credentials, a mirror entry or a place in "
+        "OLMWEB_INSECURE_REGISTRIES.",
+    ),
+    "blocked": ("Blocked", "The registries.conf file blocks the registry."),
+    "rate-limited": ("Too many requests", "Credentials often raise the limit of a registry."),
+    "http-status": ("Registry error", "Ask the operator of the registry."),
+    "too-slow": ("Too slow", "Check the network and the load of the registry."),
+    "too-large": ("Too large", "The image is not built as a bundle; tell its author."),
+}
+
+
+def inspected_images(catalog: Catalog) -> InspectedImages:
+    """The inspection of the catalog's bundle images; the catalog comes with it."""
+    row = catalog_inspection.row_of(catalog)
+    state = catalog_inspection.state_of(catalog)
+    icon, word = _INSPECTION_STATES[state]
+    if state == catalog_inspection.DONE and row is not None and row.failed:
+        icon, word = "warning", "Complete, some images failed"
+    wanted = row.wanted if row else 0
+    left = row.left if row else 0
+    waits_for = ", ".join(row.waiting_for) if row else ""
+    failures = [
+        ImagesLeft(*_failure(reason, count))
+        for reason, count in sorted((row.failed if row else {}).items())
+    ]
+    return InspectedImages(
+        state=state,
+        icon=icon,
+        word=word,
+        enabled=catalog_inspection.is_enabled(catalog),
+        row=row,
+        inspected=row.inspected + row.reused if row else 0,
+        left=left,
+        percent=100 * (wanted - left) // wanted if wanted else 0,
+        waits_for="the daily budget" if waits_for == BUDGET else waits_for,
+        failures=tuple(failures),
+    )
+
+
+def _failure(reason: str, count: int) -> tuple[str, int, str]:
+    words, remedy = _FAILURES.get(
+        reason, ("Not a readable bundle", "The pages of the bundles say what is wrong.")
+    )
+    return f"{words} ({reason})", count, remedy

@@ -37,6 +37,7 @@ ASK = "installs.add_installrequest"  # request a package with a reason
 DECIDE = "installs.decide_installrequest"  # approve or decline requests of others
 DECIDE_OWN = "installs.decide_own_installrequest"  # and one's own requests
 INSPECT = "catalogs.add_bundleinspection"  # have a worker pull the image of a bundle
+INSPECT_ALL = "catalogs.change_cataloginspection"  # have workers inspect all images of a catalog
 SYNC = "catalogs.sync_catalog"  # start and cancel syncs
 ADD_CATALOG, CHANGE_CATALOG, DELETE_CATALOG = (  # of catalogs that people add
     f"catalogs.{verb}_catalog" for verb in ("add", "change", "delete")
@@ -49,6 +50,10 @@ _REFUSALS = {  # permission -> message and hint
     SYNC: (
         "Your role may not start or cancel a sync.",
         "Ask an administrator of OLM Web, or wait: catalogs are synced by themselves.",
+    ),
+    INSPECT_ALL: (
+        "Your role may not start or stop the inspection of a catalog.",
+        "Ask an administrator of OLM Web; single bundles are inspected on their pages.",
     ),
 } | dict.fromkeys(
     _CATALOGS,
@@ -81,7 +86,11 @@ ROLES = (
     Role(
         "admin",
         "olmweb-admins",
-        (ASK, READ_YAML, ACT, DECIDE, INSPECT, DECIDE_OWN, SYNC, *_CATALOGS, *_ALLOW_LIST),
+        (
+            *(ASK, READ_YAML, ACT, DECIDE, INSPECT, DECIDE_OWN, INSPECT_ALL, SYNC),
+            *_CATALOGS,
+            *_ALLOW_LIST,
+        ),
         sees_admin=True,
     ),
 )

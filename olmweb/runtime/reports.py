@@ -81,6 +81,11 @@ def _waiting() -> list[Job]:
     return in_order((job for job in unfinished if job.lease not in held), running, served)
 
 
+def others_wait(kind: str) -> bool:
+    """Whether a job of another kind waits, for long work that can be done in turns."""
+    return any(job.kind != kind for job in _waiting())
+
+
 def run_next() -> bool:
     """Does the next job that no other worker does; False when none waits."""
     for job in _waiting():

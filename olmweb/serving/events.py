@@ -66,7 +66,10 @@ def _catalogs() -> object:
     """All that pages of catalogs show of a row, and when the verdicts were last worked out."""
     catalogs: Any = apps.get_app_config("catalogs").models_module
     judged = catalogs.PredictionRun.objects.aggregate(newest=Max("evaluated_at"))["newest"]
-    return list(catalogs.Catalog.objects.order_by("pk").values_list()), judged
+    names = [field.name for field in catalogs.Catalog._meta.concrete_fields]
+    inspection = catalogs.CatalogInspection._meta.concrete_fields
+    names += [f"image_inspection__{field.name}" for field in inspection]
+    return list(catalogs.Catalog.objects.order_by("pk").values_list(*names)), judged
 
 
 def _syncs() -> object:

@@ -26,7 +26,7 @@ GROUPS = {
         *("auth.User", "auth.Group", "olmweb.ApiToken", "installs.AllowRule"),
         *("olmweb.OidcIdentity", "olmweb.Preferences", "axes.AccessAttempt", "olmweb.AuditEvent"),
     ),
-    "Catalogs": ("catalogs.Catalog", "catalogs.BundleInspection"),
+    "Catalogs": ("catalogs.Catalog", "catalogs.CatalogInspection", "catalogs.BundleInspection"),
     "Clusters and operators": ("olmweb.Cluster", "installs.Operator"),
     "Installations": ("installs.InstallRequest", "installs.Action", "installs.ActionBatch"),
     "Operation": (

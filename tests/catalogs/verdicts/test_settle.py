@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -20,48 +19,11 @@ from catalogs.verdicts.settle import images_to_inspect
 from installs.facts import evaluate
 from olmweb.runtime import reports
 from olmweb.runtime.leases import held_names
-from tests.factories import make_bundle, make_catalog, make_package
-from tests.worlds.bundle_images import CRD, bundle_image, csv, files
-from tests.worlds.image_registry_fake import RegistryFake, registry_fake, send, status, tar
+from tests.worlds.bundle_images import bundle_image
+from tests.worlds.image_registry_fake import RegistryFake, registry_fake, send, status
+from tests.worlds.inspected_catalogs import ship, ship_many
 
 pytestmark = pytest.mark.django_db
-BLOB = (
-    '{{"schema":"olm.bundle","name":"{name}.v{version}","package":"{name}","properties":['
-    '{{"type":"olm.package","value":{{"packageName":"{name}","version":"{version}"}}}}]}}'
-)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[RegistryFake]:
-    with registry_fake() as fake:
-        yield fake
-
-
-@pytest.fixture
-def fake(running: RegistryFake, settings: Any) -> RegistryFake:
-    running.wrong.clear()
-    running.script.clear()
-    running.seen.clear()
-    settings.INSECURE_REGISTRIES = frozenset([running.host])
-    return running
-
-
-@pytest.fixture
-def catalog() -> Catalog:
-    return make_catalog(name="community", revision=1)
-
-
-def ship(catalog: Catalog, name: str, channels: dict[str, tuple[str, ...]], image: str) -> None:
-    """A package whose bundles have `image` with their version for `{}` and no objects."""
-    package = make_package(name=name, catalog=catalog, channels=channels)
-    Bundle.objects.filter(package=package).delete()
-    for version in sorted({version for entries in channels.values() for version in entries}):
-        make_bundle(
-            package=package,
-            version=version,
-            image=image.format(version),
-            blob=BLOB.format(name=name, version=version).encode(),
-        )
 
 
 def test_chosen_bundles_come_first_then_heads_then_the_rest_newest_first(catalog: Catalog) -> None:
@@ -193,17 +155,6 @@ class Clock:
     def pause(self, seconds: float) -> None:
         self.paused.append(seconds)
         self.now += seconds
-
-
-def ship_many(catalog: Catalog, fake: RegistryFake, count: int) -> list[str]:
-    """So many packages, each with an image of its own; returns the digests."""
-    digests = []
-    for number in range(count):
-        layer = tar(*files(csv(description=f"number {number}"), CRD))
-        digests.append(bundle_image(fake, layer, tag=f"v{number}"))
-        image = f"{fake.host}/olm/op{number}@{digests[-1]}"
-        ship(catalog, f"op{number:02}", {"stable": ("1.0.0",)}, image)
-    return digests
 
 
 def test_a_registry_that_asks_to_wait_gets_its_time_once_for_all_images(

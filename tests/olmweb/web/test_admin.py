@@ -14,7 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from catalogs.models import Catalog
+from catalogs.models import Catalog, CatalogInspection
 from installs.models import (
     Action,
     ActionBatch,
@@ -32,9 +32,10 @@ from tests.worlds.rest import World
 LISTED = [apps.get_model(label) for labels in GROUPS.values() for label in labels]
 MODELS = pytest.mark.parametrize("model", LISTED, ids=lambda model: model.__name__)
 # Accounts are Django's. Catalogs that a person adds can be changed:
-# tests/catalogs/sync/test_own_catalogs.py. The allow-list is edited by people:
+# tests/catalogs/sync/test_own_catalogs.py. The inspection of a catalog is switched on and off:
+# tests/catalogs/verdicts/test_catalog_inspection.py. The allow-list is edited by people:
 # tests/installs/views/test_requests.py.
-EDITED = (User, Group, Catalog, AllowRule)
+EDITED = (User, Group, Catalog, CatalogInspection, AllowRule)
 READ_ONLY = pytest.mark.parametrize(
     "model",
     [model for model in LISTED if model not in EDITED],
@@ -53,6 +54,7 @@ def signed_in(client: Client, alice: User, world: World) -> Client:
     OidcIdentity.objects.create(user=alice, issuer="https://idp.example", subject="s-1")
     Preferences.objects.create(user=alice, columns={"operators": ["name"]})
     AllowRule.objects.create(package="etcd", saved_by=alice)
+    CatalogInspection.objects.create(catalog=Catalog.objects.earliest("pk"), enabled=True)
     InstallRequest.objects.create(
         cluster=Cluster.objects.get(name="prod"),
         package="etcd",
@@ -100,7 +102,7 @@ def test_the_index_has_the_groups_in_their_order_with_plain_names(signed_in: Cli
             ["Users", "Groups", "API tokens", "Allow rules", "OpenID Connect identities",
              "Preferences", "Failed sign-ins", "Audit events"],
         ),
-        ("Catalogs", ["Catalogs", "Image inspections"]),
+        ("Catalogs", ["Catalogs", "Catalog inspections", "Image inspections"]),
         ("Clusters and operators", ["Clusters", "Installed operators"]),
         ("Installations", ["Install requests", "Actions", "Bulk actions"]),
         (
@@ -173,7 +175,9 @@ def test_every_list_can_be_opened_searched_and_its_rows_seen(signed_in: Client, 
     assert signed_in.get(address(model, "changelist")).status_code == 200
     seen = signed_in.get(address(model, "change", row.pk))
     assert seen.status_code == 200
-    is_own = model in (User, Group, AllowRule) or (model is Catalog and row.cluster is None)
+    is_own = model in (User, Group, AllowRule, CatalogInspection) or (
+        model is Catalog and row.cluster is None
+    )
     assert (b'name="_save"' in seen.content) is is_own
 
 
