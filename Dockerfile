@@ -12,7 +12,8 @@ RUN npm run --silent build
 
 FROM docker.io/library/python:3.11-slim-bookworm AS python
 WORKDIR /app
-COPY requirements/app.txt requirements/app.txt
+COPY requirements/app.txt requirements/build.txt requirements/
+COPY pyproject.toml README.md ./
 COPY deploy/install-app.sh deploy/install-app.sh
 COPY olmweb olmweb
 COPY catalogs catalogs

@@ -33,12 +33,18 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.app
 	@$(PIP) install --no-compile --require-hashes -r requirements/dev.txt
 	@touch $@
 
+$(VENV)/.script: pyproject.toml requirements/build.txt $(VENV)/.app
+	@echo "Installing the console script $(BIN)/olmweb"
+	@$(PIP) install --no-compile --require-hashes -r requirements/build.txt
+	@$(PIP) install --no-compile --no-deps --no-build-isolation --editable .
+	@touch $@
+
 static/dist/.built: $(ASSET_SOURCES) deploy/build-static.sh | $(VENV)/.app
 	@echo "Building static assets"
 	@deploy/build-static.sh $(VENV)
 	@touch $@
 
-install: $(VENV)/.app static/dist/.built ## .venv, locked requirements, static assets
+install: $(VENV)/.app $(VENV)/.script static/dist/.built ## .venv, locked requirements, olmweb, static assets
 
 DEMO_ENV := OLMWEB_DATA_DIR=$(CURDIR)/.local/demo KUBECONFIG=$(CURDIR)/.local/demo/kubeconfig \
 	OLMWEB_CLUSTERS=sandbox=sandbox OLMWEB_PUBLIC_READ=true OLMWEB_STATE_POLL=2s OLMWEB_CATALOG_POLL=1m
@@ -110,6 +116,7 @@ UV := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate
 lock: $(VENV)/.dev ## refresh the lock files (hashes, no registry addresses)
 	@$(UV) pyproject.toml -o requirements/app.txt
 	@$(UV) --group dev pyproject.toml -c requirements/app.txt -o requirements/dev.txt
+	@$(UV) --group build -o requirements/build.txt
 	@$(UV) --group fuzz -o requirements/fuzz.txt
 	@$(UV) --group node -o requirements/node.txt
 	@$(UV) --group go -o requirements/go.txt

@@ -18,6 +18,7 @@ export PATH="$work/venv/bin:$PATH" REDIS_URL=redis://127.0.0.1:1 OLMWEB_HOSTS=ol
   OLMWEB_SECRET_KEY="$(head -c 40 /dev/urandom | base64 | tr -d '\n')" OLMWEB_DATA_DIR="$work/.local" \
   DATABASE_URL="sqlite:///$work/check.sqlite3" OLMWEB_LOG=json
 rm -rf olmweb/sandbox
+(cd / && olmweb version && olmweb explain 'AllNamespaces install mode must be enabled' >/dev/null)
 python manage.py collectstatic --noinput --verbosity 0
 python manage.py check --deploy --fail-level WARNING
 python manage.py migrate --verbosity 0

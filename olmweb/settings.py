@@ -20,6 +20,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = __version__
 
 env = Env(os.environ, "OLMWEB_", ignore="OLMWEB_TEST_")
+env.reserve("OLMWEB_SERVER", "OLMWEB_TOKEN")  # of the console script, which needs no setting
 
 REDIS_URL = env.text("REDIS_URL")
 EMBEDDED = not REDIS_URL

@@ -170,9 +170,27 @@ def _hash_of(body: RequestBody) -> str:
 
 
 def tried(plan: Plan, result: DryRun) -> HttpResponseBase:
-    """The answer to a dry run: what would be sent, and what the cluster said."""
-    outcome = {**result.as_json(), "objects": [list(names) for names in result.objects]}
-    return json_response({"manifests": list(plan.manifests), "dry_run": outcome})
+    """The answer to a dry run: the bundle and the verdict on it, what would be sent, and what the
+    cluster said. `verdict` is null where none is stored."""
+    outcome = {
+        **result.as_json(),
+        "code": result.code,
+        "hint": result.hint,
+        "objects": [list(names) for names in result.objects],
+    }
+    verdict = plan.verdict and {
+        "verdict": plan.verdict.verdict.value,
+        "rule": plan.verdict.rule,
+        "sentence": plan.verdict.sentence,
+    }
+    return json_response(
+        {
+            "target": plan.target,
+            "verdict": verdict,
+            "manifests": list(plan.manifests),
+            "dry_run": outcome,
+        }
+    )
 
 
 def accepted(row: ActionRow | BatchRow, *, replayed: bool) -> HttpResponseBase:

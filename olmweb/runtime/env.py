@@ -24,6 +24,7 @@ class Env:
         self._prefix = prefix
         self._ignore = ignore
         self.names: set[str] = set()
+        self._reserved: set[str] = set()
         self._problems: list[str] = []
 
     def text(self, name: str, default: str = "") -> str:
@@ -39,6 +40,10 @@ class Env:
             except (OSError, UnicodeDecodeError) as error:
                 self._problems.append(f"{name}_FILE names {file}, which can't be read: {error}.")
         return default if value is None else value
+
+    def reserve(self, *names: str) -> None:
+        """Allows these names, which another program reads."""
+        self._reserved.update(names)
 
     def boolean(self, name: str, default: bool) -> bool:
         value = self.text(name, "true" if default else "false").lower()
@@ -93,7 +98,8 @@ class Env:
 
     def finish(self) -> None:
         """Raises EnvError if anything was wrong, unknown names with the prefix included."""
-        names = self.names | {f"{name}_FILE" for name in self.names}
+        known = self.names | self._reserved
+        names = known | {f"{name}_FILE" for name in known}
         for name in sorted(self._environ):
             ours = name.startswith(self._prefix) and not name.startswith(self._ignore)
             if ours and name not in names:
