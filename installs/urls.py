@@ -82,6 +82,7 @@ urlpatterns = [
     path("crds/", clusters.crd_list, name="crds"),
     path("crds/export.csv", clusters.crd_export, name="crds-export"),
     path("crds/columns", choose_columns(CRDS), name="crds-columns"),
+    path("leftovers/", clusters.leftovers, name="leftovers"),
     path("audit/", audit.audit_page, name="audit"),
     path("reports/copied-csvs/", copies.copied_csvs, name="copies"),
     path("activity/", activity.activity, name="activity"),

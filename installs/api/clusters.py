@@ -4,7 +4,7 @@ Every GET is answered from rows and asks no cluster.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from django.conf import settings
@@ -14,22 +14,32 @@ from django.http.response import HttpResponseBase
 from ninja import FilterLookup, Query, Router, Schema
 
 from catalogs.models import Catalog
-from installs.api.operators import UPGRADABLE
+from installs.api.operators import UPGRADABLE, clusters_state
 from installs.api.schemas import (
     ClusterDetail,
     ClusterRow,
     FindingCount,
+    LeftoverRow,
     StatusRow,
     cluster_detail,
     cluster_row,
+    leftover_row,
 )
 from installs.diagnosis.knowledge import knowledge
-from installs.models import ClusterOperator, CRDState, Health, Operator
+from installs.models import (
+    ClusterInventory,
+    ClusterOperator,
+    CopyReport,
+    CRDState,
+    Health,
+    Operator,
+)
+from installs.queries.leftovers import removed_owners
 from installs.queries.watched_resources import watched_resources
 from olmweb import clusters
 from olmweb.api.formats import answer_one
-from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import Values, values
+from olmweb.api.lists import ComputedRows, Keyed, ListParameters, Page, StoredRows, answer_list
+from olmweb.api.parameters import Values, text, values
 from olmweb.models import Cluster, ResourceWatch
 
 PLATFORM_COUNTS = ("total", "available", "progressing", "degraded")
@@ -38,6 +48,10 @@ router = Router(tags=["Clusters"])
 
 class StatusParameters(ListParameters):
     cluster: Annotated[Values, FilterLookup("name__in")] = values("Name of the cluster.")
+
+
+class LeftoverParameters(ListParameters):
+    cluster: str = text("Name of the cluster.")
 
 
 class About(Schema):
@@ -80,6 +94,27 @@ def get_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     return answer_one(
         request, (cluster_row(row), watched.resources), lambda: cluster_detail(row, watched)
     )
+
+
+@router.get("/leftovers", response=Page[LeftoverRow])
+def list_leftovers(request: HttpRequest, query: Query[LeftoverParameters]) -> HttpResponseBase:
+    """Objects of operators that no longer exist, by operator in the order of their deletion."""
+    if query.cluster:
+        clusters.get_cluster(query.cluster)
+
+    def rows() -> Iterator[Keyed]:
+        named = Cluster.objects.filter(name=query.cluster) if query.cluster else None
+        shown = sorted(named or Cluster.objects.all(), key=lambda cluster: cluster.name)
+        number = 0
+        for owner in removed_owners(shown):
+            for leftover in owner.leftovers:
+                number += 1
+                yield Keyed((owner.cluster, number), leftover_row(owner, leftover))
+
+    read = list(ClusterInventory.objects.order_by("pk").values_list("pk", "read_at"))
+    reports = list(CopyReport.objects.order_by("pk").values_list("pk", "state"))
+    state = [clusters_state(), read, reports]
+    return answer_list(request, query, "leftovers", LeftoverRow, ComputedRows(rows), state)
 
 
 def _rows_state() -> list[ClusterRow]:

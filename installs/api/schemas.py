@@ -29,6 +29,7 @@ from installs.models.steps import as_manifests
 from installs.queries.activity import Progress
 from installs.queries.clusteroperators import MemberGroup, impact_of
 from installs.queries.crds import crd_finding
+from installs.queries.leftovers import Leftover, RemovedOwner
 from installs.queries.operator_detail import PendingPlan
 from installs.queries.operators import finding_of
 from installs.queries.watched_resources import WatchedResources
@@ -414,6 +415,35 @@ class BundleDifferenceRow:
     after: str
     cluster: str | None
     sections: list[DifferenceSection]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoverOwner:
+    """An operator that no longer exists: kind, namespace and name of its object. `name` is the
+    package of a Subscription."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoverRow:
+    """An object of a removed operator. `objects` counts the custom resources of a CRD, or the
+    copies of a ClusterServiceVersion; `converts`: the CRD names a conversion webhook."""
+
+    cluster: str
+    owner: LeftoverOwner
+    kind: str
+    namespace: str
+    name: str
+    objects: int | None
+    converts: bool
+
+
+def leftover_row(owner: RemovedOwner, leftover: Leftover) -> LeftoverRow:
+    removed = LeftoverOwner(owner.kind, owner.namespace, owner.name)
+    return fill(LeftoverRow, leftover, cluster=owner.cluster, owner=removed)
 
 
 def cluster_row(cluster: Cluster) -> ClusterRow:

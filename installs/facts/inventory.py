@@ -1,6 +1,6 @@
 """Reads from a cluster what is not watched: kinds, owners of objects, gates, numbers of objects.
 
-At most nine requests if the API server has aggregated discovery (1.27 and later), six more for
+At most 13 requests if the API server has aggregated discovery (1.27 and later), six more for
 OpenShift's own kinds, and one for each CRD of an installer whose objects may be counted. Runs every
 few minutes and not at every change: CRDs, which add kinds, are watched.
 """
@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 import structlog
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from catalogs.verdicts.facts import PLATFORM_NAMESPACE
-from installs.models import ClusterInventory, CRDState
+from installs.models import Action, ClusterInventory, Component, CRDState
 from olmweb.accounts.roles import AnyUser, impersonation_for
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
@@ -30,11 +30,13 @@ from olmweb.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     DEPLOYMENTS,
+    MUTATING_WEBHOOKS,
     NAMESPACES,
     PLATFORM_OPERATORS,
     ROLES,
     SHIPPED_CLUSTER_WIDE,
     SUBSCRIPTIONS,
+    VALIDATING_WEBHOOKS,
     Resource,
 )
 from olmweb.models import Cluster
@@ -45,6 +47,15 @@ MOST_COUNTED = 200  # CRDs
 REFUSALS = 3
 PATIENCE = timedelta(seconds=60)  # maximum time that verdicts wait for a first reading
 CSV = "ClusterServiceVersion"
+# What OLM v0 labels with the ClusterServiceVersion that it made it for, and deletes only while it
+# runs and the labels agree (operator-lifecycle-manager pkg/lib/ownerutil).
+OF_CSVS = (
+    VALIDATING_WEBHOOKS,
+    MUTATING_WEBHOOKS,
+    API_SERVICES,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+)
 
 
 class _OwnerLabels(msgspec.Struct):
@@ -73,6 +84,12 @@ class _OwnedMeta(msgspec.Struct):
     annotations: _Notes | None = None
 
     @property
+    def csv(self) -> str:
+        """NAMESPACE/NAME of the ClusterServiceVersion that owns the object; empty without one."""
+        labels = self.labels
+        return f"{labels.v0_namespace}/{labels.v0_name}" if labels and labels.of_olm_v0 else ""
+
+    @property
     def owner(self) -> str:
         """The Helm release that owns the object, as NAMESPACE/NAME; empty without a release.
         ClusterExtension/NAME for objects of operator-controller, not all of which are Helm's.
@@ -87,9 +104,12 @@ class _OwnedMeta(msgspec.Struct):
 
 
 def is_due(cluster: Cluster) -> bool:
-    """Whether to read the cluster again; one query."""
+    """Whether to read the cluster again: after READ_AGAIN, and after a removal. One query."""
+    removals = Action.objects.filter(
+        cluster=OuterRef("cluster"), verb=Action.Verb.REMOVE, finished_at__gt=OuterRef("read_at")
+    )
     recent = ClusterInventory.objects.filter(
-        cluster=cluster, read_at__gt=timezone.now() - READ_AGAIN
+        ~Exists(removals), cluster=cluster, read_at__gt=timezone.now() - READ_AGAIN
     )
     return cluster.reachable is True and not recent.exists()
 
@@ -137,6 +157,7 @@ def read_inventory(cluster: Cluster, client: KubeClient | None = None) -> bool:
             "gates": read_gates(opened) if v1 else None,
             "foreign_apis": _foreign_apis(opened) if v0 else None,
             "instances": _instances(opened, cluster) if v0 else {},
+            "orphans": _orphans(opened, cluster) if v0 else None,
         }
     before = ClusterInventory.objects.filter(cluster=cluster).first() or ClusterInventory()
     values["kinds"] = before.kinds if kinds is None else sorted("/".join(kind) for kind in kinds)
@@ -166,6 +187,30 @@ def _foreign_apis(client: KubeClient) -> list[str] | None:
         log.info("not read", cluster=client.name, kind=API_SERVICES.kind, error=error.message)
         return None
     return sorted(names)
+
+
+def _orphans(client: KubeClient, cluster: Cluster) -> dict[str, dict[str, str]]:
+    """The objects of OF_CSVS whose ClusterServiceVersion is not stored. Omits kinds that may not be
+    listed."""
+    rows = Component.objects.filter(cluster=cluster, kind=CSV)
+    present = {f"{namespace}/{name}" for namespace, name in rows.values_list("namespace", "name")}
+    orphans: dict[str, dict[str, str]] = {}
+    for resource in OF_CSVS:
+        try:
+            pages = client.list_metadata(
+                resource, "v1", _OwnedMeta, label_selector="olm.owner,olm.owner.kind"
+            )
+            owners: dict[str, str] = {}
+            for page in pages:
+                owners = {} if page.restart else owners
+                owners |= {item.name: item.csv for item in page.items if item.csv}
+        except (Forbidden, NotFound) as error:
+            log.info("not read", cluster=client.name, kind=resource.kind, error=error.message)
+            continue
+        orphans[resource.kind] = {
+            name: csv for name, csv in sorted(owners.items()) if csv not in present
+        }
+    return {kind: objects for kind, objects in orphans.items() if objects}
 
 
 def _instances(client: KubeClient, cluster: Cluster) -> dict[str, int]:

@@ -235,8 +235,10 @@ class ClusterInventory(models.Model):
     their releases, empty for no owner; `shared`, by kind, the cluster-scoped objects, whose owner
     may be ClusterExtension/NAME too. `foreign_apis` are the APIServices that OLM v0 did not create.
     `instances`: CRD of an installer -> number of its objects, without those not counted. `gates`:
-    feature gate in the arguments of operator-controller -> whether it is on. `awaited_since`: when
-    the first reading was requested, None after its end. `read_at`: None until a reading succeeded.
+    feature gate in the arguments of operator-controller -> whether it is on. `orphans`: kind ->
+    name -> NAMESPACE/NAME of the missing ClusterServiceVersion that owned the object.
+    `awaited_since`: when the first reading was requested, None after its end. `read_at`: None until
+    a reading succeeded.
     """
 
     cluster = models.OneToOneField(
@@ -250,6 +252,7 @@ class ClusterInventory(models.Model):
     foreign_apis = models.JSONField(null=True)
     instances = models.JSONField(default=dict)
     gates = models.JSONField(null=True)
+    orphans = models.JSONField(null=True)
     awaited_since = models.DateTimeField(null=True)
     read_at = models.DateTimeField(null=True, default=timezone.now)
 

@@ -18,6 +18,7 @@ from installs.queries import crds
 from installs.queries import overview as queries
 from installs.queries.changes import ClusterHistory, Trend, cluster_histories, recent, trend
 from installs.queries.first_steps import FirstSteps, first_steps
+from installs.queries.leftovers import removed_owners
 from installs.queries.watched_resources import watched_resources
 from installs.readiness.blockers import read_minor
 from olmweb.api.formats import fill
@@ -44,6 +45,11 @@ class OverviewForm(FilterForm):
 class ReportForm(FilterForm):
     cluster = TextFilter()
     format = ChoiceFilter(("md",))
+
+
+class LeftoversForm(FilterForm):
+    cluster = TextFilter()
+    q = TextFilter("Text")
 
 
 class CRDsForm(FilterForm):
@@ -232,6 +238,31 @@ def crd_list(request: HttpRequest) -> HttpResponse:
         "unread": [cluster.name for cluster in clusters(request) if not _is_read(cluster.kinds)],
     }
     return render_live(request, "installs/crds.html", context, token=token, topics=("clusters",))
+
+
+@require_safe
+def leftovers(request: HttpRequest) -> HttpResponse:
+    """What removed operators left behind, by operator, with the order of deletion."""
+    chosen = LeftoversForm.read(request.GET)
+    shown = clusters(request)
+    shown = [get_cluster(chosen["cluster"], shown)] if chosen["cluster"] else shown
+    words = chosen["q"].lower()
+    owners = [
+        owner
+        for owner in removed_owners(shown)
+        if not words or any(words in name.lower() for name in (owner.name, *owner.all_names))
+    ]
+    notices: list[str] = []
+    page = paginate(owners, read_page(request.GET, notices), PAGE_SIZE, notices)
+    context = {
+        "page": page,
+        "notices": notices,
+        "rows": [(owner, remedy_steps(owner.steps)) for owner in page],
+        "total": page.paginator.count,
+        "chosen": chosen,
+        "chips": LeftoversForm.chips(chosen),
+    }
+    return render_page(request, "installs/leftovers.html", context, partial="live")
 
 
 def _is_read(kinds: dict[str, dict[str, str]]) -> bool:

@@ -39,6 +39,7 @@ from installs.presenters.timeline import (
 from installs.queries import operator_detail as detail
 from installs.queries import operators as queries
 from installs.queries.activity import ACTIONS
+from installs.queries.leftovers import leftovers_of
 from installs.queries.lookup import NO_NAMESPACE, get_operator
 from installs.queries.operator_detail import pending_plan, repeated_plans
 from installs.queries.operator_table import (
@@ -139,11 +140,14 @@ def _removed_page(request: HttpRequest, removed: detail.RemovedOperator) -> Http
     if "rev" in request.GET:
         return HttpResponse(headers={"HX-Refresh": "true"})
     row, signed_in = removed.deletion, request.user.is_authenticated
+    package = next((action.package for action in removed.actions if action.package), "")
+    left = leftovers_of(row.cluster, row.kind, row.namespace, row.name, package)
     context = {
         "removed": removed,
         "row": row,
         "removal": removed.removal if signed_in else None,
         "rows": removed.actions if signed_in else (),
+        "leftovers": [(owner, remedy_steps(owner.steps)) for owner in left],
         "table": ACTIONS.view(request, ""),
         "timeline": timeline((row.kind, row.namespace, row.name), removed.transitions),
         "retention_days": settings.RETENTION_DAYS,

@@ -104,6 +104,13 @@ SHIPPED_CLUSTER_WIDE = (
     Resource(_CONSOLE, ("v1",), "consolequickstarts", "ConsoleQuickStart"),
     Resource(_CONSOLE, ("v1",), "consoleyamlsamples", "ConsoleYAMLSample"),
 )
+_ADMISSION = "admissionregistration.k8s.io"
+VALIDATING_WEBHOOKS = Resource(
+    _ADMISSION, ("v1",), "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
+)
+MUTATING_WEBHOOKS = Resource(
+    _ADMISSION, ("v1",), "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
+)
 API_SERVICES = Resource("apiregistration.k8s.io", ("v1",), "apiservices", "APIService")
 # Only written, with an install; never listed.
 SERVICE_ACCOUNTS = Resource("", ("v1",), "serviceaccounts", "ServiceAccount", namespaced=True)

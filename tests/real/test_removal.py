@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from installs.actions.removal import ConvertedCrd, converted_crds, keep_objects
-from installs.models import Operator
+from installs.facts.inventory import read_inventory
+from installs.models import ClusterInventory, Operator
+from installs.queries.leftovers import removed_owners
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_component, make_operator
@@ -150,3 +152,37 @@ def test_the_server_does_not_delete_a_crd_whose_objects_it_can_not_convert(
     wait_until(stuck, "the deletion of the objects failing")
     apiserver.admin.merge(subject, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
     wait_until(lambda: apiserver.admin.find(*CRD, row.crd.name) is None, "the CRD being deleted")
+
+
+def test_webhooks_and_roles_of_a_removed_operator_are_read_with_the_rights_that_are_shipped(
+    apiserver: servers.ApiServer, cluster: Cluster
+) -> None:
+    labels = {
+        "olm.owner": "kettle.v1",
+        "olm.owner.kind": "ClusterServiceVersion",
+        "olm.owner.namespace": NAMESPACE,
+    }
+    left = [
+        ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "removal-left"),
+        ("rbac.authorization.k8s.io/v1", "ClusterRole", "removal-left"),
+    ]
+    objects = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels}}
+        for version, kind, name in left
+    ]
+    foreign = {**objects[1], "metadata": {"name": "removal-foreign"}}
+    for thing in (*objects, foreign):
+        apiserver.admin.apply(thing)
+    sync_cluster(cluster)
+    cluster.refresh_from_db()
+    read_inventory(cluster)
+    orphans = ClusterInventory.objects.get(cluster=cluster).orphans
+    assert orphans == {
+        "ValidatingWebhookConfiguration": {"removal-left": f"{NAMESPACE}/kettle.v1"},
+        "ClusterRole": {"removal-left": f"{NAMESPACE}/kettle.v1"},
+    }
+    (owner,) = [row for row in removed_owners([cluster]) if row.namespace == NAMESPACE]
+    assert (owner.kind, owner.name) == ("ClusterServiceVersion", "kettle.v1")
+    assert [row.kind for row in owner.leftovers] == [kind for _, kind, _ in left]
+    for thing in (*objects, foreign):
+        apiserver.admin.delete(thing)

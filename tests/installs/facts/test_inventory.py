@@ -12,7 +12,7 @@ from installs.facts.cluster_facts import cluster_facts
 from installs.facts.inventory import is_due, read_inventory
 from installs.models import ClusterInventory
 from olmweb.kube.session import open_client
-from tests.factories import make_cluster, make_crd, make_watch
+from tests.factories import make_cluster, make_component, make_crd, make_watch
 from tests.kubefake import Answer, KubeFake, status_answer
 
 pytestmark = pytest.mark.django_db
@@ -232,3 +232,28 @@ def test_the_gates_of_operator_controller_are_kept_where_it_runs(tmp_path: Path)
         fake.script("GET", "/apis/apps/v1/deployments", Answer(200, deployments))
         read_inventory(cluster, it)
     assert cluster_facts(cluster).gates == {"WebhookProviderCertManager": True}
+
+
+def test_objects_of_a_cluster_service_version_that_is_gone_are_kept(tmp_path: Path) -> None:
+    cluster = make_cluster()
+    make_component(
+        cluster=cluster, kind="ClusterServiceVersion", namespace="n", name="b.v1", details={}
+    )
+
+    def owned(name: str, csv: str) -> dict[str, Any]:
+        labels = {"olm.owner": csv, "olm.owner.kind": "ClusterServiceVersion"}
+        return {"metadata": {"name": name, "labels": labels | {"olm.owner.namespace": "n"}}}
+
+    webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    items = [owned("of-a", "a.v1"), owned("of-b", "b.v1"), {"metadata": {"name": "foreign"}}]
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        _with_v0(fake)
+        fake.script("GET", webhooks, Answer(200, {"metadata": {}, "items": items}))
+        rbac = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+        fake.script("GET", rbac, status_answer(403, "clusterroles is forbidden", "Forbidden"))
+        read_inventory(cluster, it)
+        selectors = [request.query for request in fake.requests if request.path == webhooks]
+    assert ClusterInventory.objects.get().orphans == {
+        "ValidatingWebhookConfiguration": {"of-a": "n/a.v1"}
+    }
+    assert [query["labelSelector"] for query in selectors] == ["olm.owner,olm.owner.kind"]
