@@ -164,8 +164,8 @@ class ResourceWatchAdmin(ReadOnlyAdmin):
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """Tokens are made on the page API tokens or by `manage.py apitoken`, which show them once; here
-    they are revoked."""
+    """Tokens are made on the page API tokens or by `olmweb token create`, which show them once;
+    here they are revoked."""
 
     about = "Tokens of accounts for the REST API. Delete one to revoke it."
     hidden = ("digest",)

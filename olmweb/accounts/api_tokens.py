@@ -24,7 +24,7 @@ def _refused(code: str, message: str) -> OlmwebError:
         message,
         code=code,
         status=401,
-        hint="Create a new one on the page API tokens, or with `manage.py apitoken`.",
+        hint="Create a new one on the page API tokens, or with `olmweb token create`.",
     )
 
 
@@ -143,5 +143,5 @@ def require_scope(request: HttpRequest) -> None:
             "This token may only read.",
             code="scope",
             status=403,
-            hint="Create one that may act on the page API tokens, or with `manage.py apitoken`.",
+            hint="Create one that may act on the page API tokens, or with `olmweb token create`.",
         )

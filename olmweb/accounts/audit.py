@@ -180,9 +180,10 @@ def _short(value: Any) -> Any:
 
 
 def _process() -> str:
-    """The command that runs, such as `manage.py createadmin`, without its arguments."""
+    """The command that runs, such as `manage.py createadmin` or `olmweb token`, without its
+    arguments."""
     name = Path(sys.argv[0]).name
-    return " ".join([name, *sys.argv[1:2]]) if name == "manage.py" else name
+    return " ".join([name, *sys.argv[1:2]]) if name in ("manage.py", "olmweb") else name
 
 
 def _write_line(row: AuditEvent, *, stored: bool = True) -> None:

@@ -19,6 +19,8 @@ from olmweb.cli.frame import (
     Command,
     F,
     Session,
+    complete_catalog,
+    complete_cluster,
     method_option,
     pairs,
     pass_session,
@@ -57,7 +59,9 @@ def choice_options(function: F) -> F:
 
 @click.command(cls=Command, section=ACT)
 @click.argument("package")
-@click.option("--cluster", required=True, help="Cluster to install on.")
+@click.option(
+    "--cluster", required=True, shell_complete=complete_cluster, help="Cluster to install on."
+)
 @click.option("--catalog", default="", help="Catalog, where several have the package.")
 @method_option()
 @choice_options
@@ -190,7 +194,7 @@ def _action_lines(action: Row) -> Iterator[str]:
 
 
 @click.command(cls=Command, section=ACT)
-@click.argument("catalog", metavar="[CLUSTER/]CATALOG")
+@click.argument("catalog", metavar="[CLUSTER/]CATALOG", shell_complete=complete_catalog)
 @click.argument("package")
 @method_option(required=False, help="What installs it; the catalog's own without it.")
 @choice_options
@@ -260,7 +264,7 @@ def _write(content: bytes, form: str, target: Path) -> list[Path]:
 
 
 @click.command(cls=Command, section=ACT)
-@click.argument("name", metavar="[CLUSTER/]NAME")
+@click.argument("name", metavar="[CLUSTER/]NAME", shell_complete=complete_catalog)
 @click.option("--file", help="Read this file, folder or tar from now on.")
 @click.option("--url", help="Read this URL from now on.")
 @click.option("--image", help="Read this image of a registry from now on.")

@@ -19,6 +19,7 @@ EXIT_CODES = (
 )
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
+Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 METHODS = ("PlatformOperator", "ClusterExtension", "Subscription")
 LOOK, ACT, MANAGE = "Look", "Install", "Run and administer"
 SECTIONS = (LOOK, ACT, MANAGE)
@@ -93,13 +94,9 @@ class Command(click.Command):
         self.epilog = f"Exit codes: {codes}."
 
     def invoke(self, ctx: click.Context) -> Any:
-        values = {name: ctx.params.pop(name, None) for name in COMMON}
-        ctx.obj = Session(
-            as_json=bool(values["as_json"]),
-            server=values["server"] or "",
-            token=_token(ctx, values["token"] or "", values["token_file"] or ""),
-            user=ctx.params.pop("local_user", None) or "",
-        )
+        ctx.obj = _session(ctx)
+        for name in COMMON:
+            ctx.params.pop(name, None)
         return super().invoke(ctx)
 
 
@@ -126,7 +123,7 @@ class Group(click.Group):
                     formatter.write_dl(rows)
 
 
-COMMON = ("as_json", "server", "token", "token_file")
+COMMON = ("as_json", "server", "token", "token_file", "local_user")
 
 
 def common_options(*, remote: bool) -> list[click.Parameter]:
@@ -180,6 +177,37 @@ def method_option(*, required: bool = True, help: str = "What installs it.") -> 
         metavar="METHOD",
         required=required,
         help=f"{help} One of {', '.join(METHODS)}.",
+    )
+
+
+def names_of(path: str, *fields: str) -> Completion:
+    """Completes names from the list at `path`: values of the fields, joined by slashes. Offers
+    nothing where the list can't be read."""
+
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            query = [("fields", ",".join(fields))]
+            rows = get_list(_session(ctx).backend, path, query)["items"]
+        except Failure:
+            return []
+        names = {"/".join(row[field] for field in fields) for row in rows}
+        return sorted(name for name in names if name.startswith(incomplete))
+
+    return complete
+
+
+complete_cluster = names_of("clusters", "cluster")
+complete_catalog = names_of("catalogs", "cluster", "catalog")
+
+
+def _session(ctx: click.Context) -> Session:
+    """The session of the parsed options. Raises Failure for a token that can't be read."""
+    values = {name: ctx.params.get(name) or "" for name in COMMON}
+    return Session(
+        as_json=bool(values["as_json"]),
+        server=values["server"],
+        token=_token(ctx, values["token"], values["token_file"]),
+        user=values["local_user"],
     )
 
 

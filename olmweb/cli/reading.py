@@ -8,7 +8,17 @@ import click
 from olmweb.cli import output
 from olmweb.cli.backends import Local, get, get_list, path_of, run_command
 from olmweb.cli.failures import Exit, Failure, usage
-from olmweb.cli.frame import LOOK, Command, Session, method_option, pairs, pass_session
+from olmweb.cli.frame import (
+    LOOK,
+    Command,
+    Session,
+    complete_catalog,
+    complete_cluster,
+    method_option,
+    names_of,
+    pairs,
+    pass_session,
+)
 from olmweb.cli.output import Column, Row, age, details, section, steps, table
 
 HEALTH = (
@@ -55,8 +65,13 @@ LINKS = (
 
 
 @click.command(cls=Command, section=LOOK)
-@click.argument("name", required=False)
-@click.option("--cluster", multiple=True, help="Only of this cluster; may be repeated.")
+@click.argument("name", required=False, shell_complete=names_of("operators", "name"))
+@click.option(
+    "--cluster",
+    multiple=True,
+    shell_complete=complete_cluster,
+    help="Only of this cluster; may be repeated.",
+)
 @click.option("--kind", multiple=True, help="Only of this Kubernetes kind; may be repeated.")
 @click.option("-n", "--namespace", multiple=True, help="Only in this namespace; - for none.")
 @click.option(
@@ -156,8 +171,13 @@ CATALOGS = (
 
 
 @click.command(cls=Command, section=LOOK)
-@click.argument("name", metavar="[[CLUSTER/]NAME]", required=False)
-@click.option("--cluster", multiple=True, help="Only of this cluster; - for none.")
+@click.argument("name", metavar="[[CLUSTER/]NAME]", required=False, shell_complete=complete_catalog)
+@click.option(
+    "--cluster",
+    multiple=True,
+    shell_complete=complete_cluster,
+    help="Only of this cluster; - for none.",
+)
 @click.option("--state", multiple=True, help="Only in this state: new, serving, failed, disabled.")
 @pass_session
 def catalogs(session: Session, name: str | None, **filters: Any) -> None:
@@ -218,8 +238,8 @@ DISAGREEING = (
 
 
 @click.command(cls=Command, section=LOOK)
-@click.argument("cluster")
-@click.argument("catalog", metavar="[CLUSTER/]CATALOG")
+@click.argument("cluster", shell_complete=complete_cluster)
+@click.argument("catalog", metavar="[CLUSTER/]CATALOG", shell_complete=complete_catalog)
 @method_option()
 @click.option(
     "--watch",
@@ -282,7 +302,7 @@ DIFFERENCES = (
 
 
 @click.command(cls=Command, section=LOOK)
-@click.argument("cluster", required=False)
+@click.argument("cluster", required=False, shell_complete=complete_cluster)
 @click.option(
     "--severity",
     "weight",
@@ -311,8 +331,8 @@ def readiness(session: Session, cluster: str | None, limit: int | None, **filter
 
 
 @click.command(cls=Command, section=LOOK)
-@click.argument("before", metavar="FROM")
-@click.argument("after", metavar="TO")
+@click.argument("before", metavar="FROM", shell_complete=complete_catalog)
+@click.argument("after", metavar="TO", shell_complete=complete_catalog)
 @click.option("--kind", multiple=True, help="Only this kind of change; may be repeated.")
 @click.option("--package", help="Only of this package.")
 @limit_option
@@ -344,7 +364,7 @@ CANDIDATES = (
 
 
 @click.command(cls=Command, section=LOOK)
-@click.argument("catalog", metavar="[CLUSTER/]CATALOG")
+@click.argument("catalog", metavar="[CLUSTER/]CATALOG", shell_complete=complete_catalog)
 @click.argument("package")
 @method_option()
 @click.option("--version", help="A version or range, in the grammar of the method.")

@@ -69,7 +69,7 @@ def metrics(request: HttpRequest) -> HttpResponseBase:
             "Metrics need a bearer token.",
             code="unauthorized",
             status=401,
-            hint="Send OLMWEB_METRICS_TOKEN, or a token of `manage.py apitoken USER --scope read`.",
+            hint="Send OLMWEB_METRICS_TOKEN, or a token of `olmweb token create`.",
         )
     registry = CollectorRegistry(auto_describe=False)
     registry.register(StateCollector())

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from django.conf import settings
 from django.contrib.auth.models import User
 
@@ -261,3 +262,25 @@ def test_commands_options_and_values_are_completed(typed: str, offered: list[str
         cwd=settings.BASE_DIR, env=environment, check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert run.stdout.split() == offered
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("operators --cluster e", ["edge"]),
+        ("operators arg", ["argocd"]),
+        ("audit prod community", []),
+        ("audit prod edge/", ["edge/community-operators"]),
+    ],
+)
+def test_names_are_completed_from_the_server(
+    typed: str, offered: list[str], world: World, server: str, bob: User,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("OLMWEB_SERVER", server)
+    monkeypatch.setenv("OLMWEB_TOKEN", ApiToken.issue(bob.pk, "read")[0])
+    *words, incomplete = typed.split()
+    completing = ShellComplete(root, {}, "olmweb", "_OLMWEB_COMPLETE")
+    assert [item.value for item in completing.get_completions(words, incomplete)] == offered
+    monkeypatch.setenv("OLMWEB_SERVER", f"http://127.0.0.1:{free_port()}")
+    assert completing.get_completions(words, incomplete) == []
