@@ -10,7 +10,14 @@ from installs.models import Health, InstallRequest, Transition
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries.changes import DIRECTIONS, changes_of_week, cluster_histories
 from installs.queries.operators import CauseGroup
-from installs.queries.overview import ClusterOverview, Waiting, overview, waiting
+from installs.queries.overview import (
+    ClusterOverview,
+    Waiting,
+    overview,
+    shown_operators,
+    summaries,
+    waiting,
+)
 from installs.readiness import Readiness, ReadinessRow, readiness
 from installs.readiness.request import verdict
 from olmweb.models import Cluster
@@ -90,7 +97,9 @@ def status_report(
 ) -> StatusReport:
     """Some 20 queries, however many clusters there are. `requests` are those that the reader may
     decide."""
-    entries = overview(clusters, names=OPERATORS_NAMED)
+    operators = shown_operators(clusters, names=OPERATORS_NAMED)
+    ordered = [entry.cluster for entry in summaries(clusters)]
+    entries = overview(ordered, operators, names=OPERATORS_NAMED)
     reports = {report.cluster: report for report in readiness(clusters)}
     counts, changes = changes_of_week(clusters)
     return StatusReport(
@@ -101,7 +110,7 @@ def status_report(
             )
             for entry in entries
         ),
-        waiting=waiting(entries, requests, cluster_histories(clusters)),
+        waiting=waiting(entries, operators, requests, cluster_histories(clusters)),
         week=tuple((words, counts[name]) for name, words in DIRECTIONS.items()),
         changes=changes[:CHANGES_SHOWN],
         more_changes=max(0, len(changes) - CHANGES_SHOWN),

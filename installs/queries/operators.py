@@ -23,6 +23,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, RowNumber
 from django.utils import timezone
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from installs.diagnosis.knowledge import Finding, finding_for, is_command, is_filled, knowledge
 from installs.diagnosis.notes import DAY, flaps, stuck
@@ -42,9 +43,11 @@ _RANK: Any = Case(
 )
 # What is known of a cause: its finding, or the operator's reason where there is none.
 _CAUSE = ("finding", "own_reason")
-# No Subscription for its package, and a catalog of its cluster that offers it.
+# No Subscription for its package, and a catalog of its cluster that offers it: two look-ups for
+# each operator, so only for those of a cause whose remedy is a Subscription.
 _MIGRATABLE: Any = (
-    ~Q(package="")
+    Q(kind=InstallMethod.PLATFORM_OPERATOR)
+    & ~Q(package="")
     & ~Exists(
         Operator.objects.filter(
             cluster=OuterRef("cluster"), kind="Subscription", package=OuterRef("package")
@@ -57,6 +60,7 @@ _MIGRATABLE: Any = (
     )
 )
 _OWN_REASON: Any = Case(When(finding="", then=F("reason")), default=Value(""))
+_NUMBER = IntegerField()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,82 +172,99 @@ def operators_matching(filters: OperatorFilters) -> QuerySet[Operator]:
     return search(rows, filters.q, "name", "package", "message")
 
 
-def causes(filters: OperatorFilters, *, names: int = NAMES_SHOWN) -> list[CauseGroup]:
-    """Why the matching operators need attention, most operators first; two queries.
+def causes(
+    filters: OperatorFilters, *, names: int = NAMES_SHOWN, migratable: bool = False
+) -> list[CauseGroup]:
+    """Why the matching operators need attention, most operators first; three queries.
 
-    Each cause carries up to `names` of its operators.
+    Each cause carries up to `names` of its operators. Their targets have the numbers of migratable
+    operators only if `migratable` is true.
     """
     rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
-    migratable = Count("pk", filter=_MIGRATABLE, output_field=IntegerField())
-    counts = count_by_cause(rows, "cluster__name", "kind", migratable=migratable)
+    replaceable = [entry.id for entry in knowledge() if InstallMethod.SUBSCRIPTION in entry.instead]
+    offered = Q(finding__in=replaceable) & _MIGRATABLE if migratable else Q(pk=None)
+    numbers = count_by_cause(
+        rows, "cluster__name", "kind", offered=Count("pk", filter=offered, output_field=_NUMBER)
+    )
+    targets: dict[tuple[str, str], list[CauseTarget]] = defaultdict(list)
+    for cluster, kind, finding, reason, number_offered, number in numbers:
+        targets[finding, reason].append(CauseTarget(cluster, kind, number, number_offered))
     groups = group_by_cause(
-        [(finding, reason, facts, number) for _, _, finding, reason, facts, _, number in counts],
+        [(finding, reason, number) for _, _, finding, reason, _, number in numbers],
+        cause_facts(rows),
         cause_members(rows, names=names),
         names=names,
     )
-    targets: dict[tuple[str, str], Counter[tuple[str, str]]] = defaultdict(Counter)
-    offered: Counter[tuple[str, str, str, str]] = Counter()
-    for cluster, kind, finding, reason, _, number_offered, number in counts:
-        targets[finding, reason][cluster, kind] += number
-        offered[finding, reason, cluster, kind] += number_offered
     return [
-        replace(
-            group,
-            targets=tuple(
-                CauseTarget(cluster, kind, number, offered[group.id, group.reason, cluster, kind])
-                for (cluster, kind), number in sorted(targets[group.id, group.reason].items())
-            ),
-        )
+        replace(group, targets=tuple(sorted(targets[group.id, group.reason], key=_by_target)))
         for group in groups
     ]
+
+
+def _by_target(target: CauseTarget) -> tuple[str, str]:
+    return target.cluster, target.kind
 
 
 def cause_members(
     rows: QuerySet[Operator], *, names: int, of_each_cluster: bool = False, also: Q | None = None
 ) -> list[Operator]:
     """The first `names` operators of each cause, or of each cause on each cluster, and those that
-    match `also`, by name; one query."""
-    wanted = also or Q()
+    match `also`, by name; one query.
+
+    They are numbered in a subquery of keys: whole rows of all operators would have to be sorted.
+    """
+    wanted = also or Q(pk__in=())
     if names:
         per = ("cluster", *_CAUSE) if of_each_cluster else _CAUSE
         place = Window(RowNumber(), partition_by=per, order_by=("name", "pk"))
-        rows = rows.annotate(own_reason=_OWN_REASON).annotate(place=place)
-        wanted |= Q(place__lte=names)
-    return list(rows.filter(wanted).defer("conditions").order_by("name", "pk"))
+        keys = rows.order_by().annotate(own_reason=_OWN_REASON, place=place)
+        wanted |= Q(pk__in=keys.filter(place__lte=names).values("pk"))
+    members = rows.filter(wanted).select_related("cluster").defer("conditions", "cluster__kinds")
+    return list(members.order_by("name", "pk"))
 
 
 def count_by_cause(rows: QuerySet[Operator], *columns: str, **more: Any) -> list[tuple[Any, ...]]:
-    """(the columns, finding, reason where there is no finding, facts, the aggregates `more`, number
-    of operators), one for each combination; one query."""
+    """(the columns, finding, reason where there is no finding, the aggregates `more`, number of
+    operators), one for each combination; one query."""
     grouped = rows.annotate(own_reason=_OWN_REASON).order_by()
     return list(
-        grouped.values_list(*columns, *_CAUSE, "facts").annotate(
-            **more, number=Count("pk", output_field=IntegerField())
+        grouped.values_list(*columns, *_CAUSE).annotate(
+            **more, number=Count("pk", output_field=_NUMBER)
         )
     )
 
 
+def cause_facts(rows: QuerySet[Operator], *columns: str) -> list[tuple[Any, ...]]:
+    """(the columns, finding, reason where there is no finding, facts), each combination once; one
+    query."""
+    distinct = rows.annotate(own_reason=_OWN_REASON).order_by()
+    return list(distinct.values_list(*columns, *_CAUSE, "facts").distinct())
+
+
 def group_by_cause(
-    counts: Iterable[tuple[str, str, dict[str, str], int]],
+    counts: Iterable[tuple[str, str, int]],
+    facts: Iterable[tuple[str, str, dict[str, str]]],
     members: Iterable[Operator],
     *,
     names: int,
 ) -> list[CauseGroup]:
     """Groups by finding, or by reason where there is none; most operators first; no query.
 
-    `counts` and `members` are those of count_by_cause and cause_members; each cause carries up to
+    The others are those of count_by_cause, cause_facts and cause_members; each cause carries up to
     `names` of the members.
     """
-    numbers: dict[tuple[str, str], int] = defaultdict(int)
-    facts: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
-    for finding, reason, variant, number in counts:
+    numbers: Counter[tuple[str, str]] = Counter()
+    for finding, reason, number in counts:
         numbers[finding, reason] += number
-        facts[finding, reason].append(variant)
+    facts_of: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
+    for finding, reason, values in facts:
+        facts_of[finding, reason].append(values)
     members_of: dict[tuple[str, str], list[Operator]] = defaultdict(list)
     for row in members:
         members_of[row.finding, "" if row.finding else row.reason].append(row)
     grouped = [
-        _cause(key, members_of[key][:names], number, facts[key]) for key, number in numbers.items()
+        _cause(key, members_of[key][:names], number, facts_of[key])
+        for key, number in numbers.items()
     ]
     return sorted(grouped, key=lambda cause: (-cause.count, cause.title, cause.reason))
 

@@ -2,9 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from django.db.models import Count, F, IntegerField, Q, QuerySet
+from django.db.models import Count, F, IntegerField, Q
 
 from catalogs.models import Catalog
 from catalogs.queries import distinct_catalogs
@@ -35,6 +35,9 @@ from olmweb.kube.fields import text, texts
 from olmweb.models import Cluster
 
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
+_UPGRADABLE = Count(
+    "pk", filter=~Q(upgrade="") & ~Q(upgrade=F("version")), output_field=IntegerField()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,21 +211,11 @@ class BlockingOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterOverview:
-    """The content of the overview for one cluster."""
+class ClusterSummary:
+    """A cluster and the numbers of its operators."""
 
     cluster: Cluster
     counts: HealthCounts
-    arcs: list[Arc]
-    causes: list[CauseGroup]
-    cluster_operators: list[BlockingOperator]
-    update: ClusterUpdate | None  # None where no ClusterVersion was read
-    approvals: list[WaitingPlan]
-    problems: list[str]  # kinds that can't be read, in words
-
-    @property
-    def unhealthy_cluster_operators(self) -> int:
-        return sum(bool(entry.row.severity) for entry in self.cluster_operators)
 
     @property
     def state(self) -> str:
@@ -234,34 +227,74 @@ class ClusterOverview:
         return "attention" if self.counts.attention else "healthy"
 
 
-def overview(clusters: Sequence[Cluster], *, names: int | None = None) -> list[ClusterOverview]:
-    """One entry a cluster, worst first; four queries however many clusters there are.
+@dataclass(frozen=True, slots=True)
+class ClusterOverview(ClusterSummary):
+    """The content of the overview for one cluster."""
 
-    Each cause carries up to `names` of its operators: by default the first on the page of a single
-    cluster, and none in the table of clusters, which only counts.
-    """
-    if names is None:
-        names = 1 if len(clusters) == 1 else 0
+    arcs: list[Arc]
+    causes: list[CauseGroup]
+    cluster_operators: list[BlockingOperator]
+    update: ClusterUpdate | None  # None where no ClusterVersion is known
+    problems: list[str]  # kinds that can't be read, in words
+
+    @property
+    def unhealthy_cluster_operators(self) -> int:
+        return sum(bool(entry.row.severity) for entry in self.cluster_operators)
+
+
+def summaries(clusters: Sequence[Cluster]) -> list[ClusterSummary]:
+    """One entry a cluster, worst first; one query however many clusters there are."""
     ids = [cluster.pk for cluster in clusters]
-    operators = Operator.objects.filter(cluster__in=ids)
-    counted = _counted(operators, ids)
-    members = cause_members(
-        operators.filter(health__in=NEEDS_ATTENTION),
+    numbers: dict[int, dict[str, int]] = {pk: {} for pk in ids}
+    upgrades: Counter[int] = Counter()
+    rows = Operator.objects.filter(cluster__in=ids).order_by().values_list("cluster", "health")
+    for pk, health, upgradable, number in rows.annotate(
+        upgrades=_UPGRADABLE, number=Count("pk", output_field=IntegerField())
+    ):
+        numbers[pk][health] = number
+        upgrades[pk] += upgradable
+    entries = [
+        ClusterSummary(cluster, HealthCounts(numbers[cluster.pk], upgrades[cluster.pk]))
+        for cluster in clusters
+    ]
+    order = {"silent": 0, "attention": 1, "waiting": 2, "healthy": 3}
+    return sorted(
+        entries, key=lambda entry: (order[entry.state], -entry.counts.attention, entry.cluster.name)
+    )
+
+
+def shown_operators(clusters: Sequence[Cluster], *, names: int) -> list[Operator]:
+    """Of these clusters, by name: the first `names` operators of each cause on each cluster, and
+    all that need approval; one query."""
+    return cause_members(
+        Operator.objects.filter(cluster__in=clusters, health__in=NEEDS_ATTENTION),
         names=names,
         of_each_cluster=True,
         also=Q(health=Health.NEEDS_APPROVAL),
     )
-    shown: dict[int, list[Operator]] = {pk: [] for pk in ids}
-    for row in members:
-        shown[row.cluster_id].append(row)
+
+
+def overview(
+    clusters: Sequence[Cluster], operators: Sequence[Operator], *, names: int
+) -> list[ClusterOverview]:
+    """The overview of each of these clusters, in their order; three queries.
+
+    `operators` are those of `shown_operators` for the same `names`: each cause carries that many.
+    Without names, for a table of clusters, their updates are not read.
+    """
+    ids = [cluster.pk for cluster in clusters]
+    counted = _counted(ids)
+    members: dict[int, list[Operator]] = defaultdict(list)
+    for row in operators:
+        members[row.cluster_id].append(row)
     blocking = _cluster_operators(ids)
-    versions = cluster_versions(ids)
-    overviews = [
+    versions = cluster_versions(ids) if names else {}
+    return [
         ClusterOverview(
             cluster=cluster,
-            counts=counted[cluster.pk].health,
-            arcs=arcs_of(counted[cluster.pk].health.segments),
-            causes=_causes(cluster, counted[cluster.pk], shown[cluster.pk], names),
+            counts=(counts := counted[cluster.pk].health),
+            arcs=arcs_of(counts.segments),
+            causes=_causes(cluster, counted[cluster.pk], members[cluster.pk], names),
             cluster_operators=[
                 entry
                 for entry in blocking[cluster.pk]
@@ -270,46 +303,41 @@ def overview(clusters: Sequence[Cluster], *, names: int | None = None) -> list[C
             update=update_of(
                 versions.get(cluster.pk), [entry.row for entry in blocking[cluster.pk]]
             ),
-            approvals=approvals_of(cluster.name, shown[cluster.pk]),
             problems=unreadable_kinds(cluster),
         )
         for cluster in clusters
     ]
-    order = {"silent": 0, "attention": 1, "waiting": 2, "healthy": 3}
-    return sorted(
-        overviews,
-        key=lambda entry: (order[entry.state], -entry.counts.attention, entry.cluster.name),
-    )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Counted:
-    """Operators of a cluster by health; those that need attention as of count_by_cause."""
+    """Operators of a cluster by health; those that need attention by cause and kind."""
 
-    health: HealthCounts
-    failing: list[tuple[str, str, dict[str, str], int]]
-    kinds: dict[tuple[str, str], Counter[str]]  # (finding, reason) -> operators by kind
+    health: HealthCounts = field(default_factory=lambda: HealthCounts({}))
+    causes: list[tuple[str, str, int]] = field(default_factory=list)
+    facts: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    kinds: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
 
 
-def _counted(operators: QuerySet[Operator], ids: Sequence[int]) -> dict[int, _Counted]:
+def _counted(ids: Sequence[int]) -> dict[int, _Counted]:
     """By id of the cluster; one query."""
-    numbers: dict[int, dict[str, int]] = {pk: {} for pk in ids}
-    upgrades = dict.fromkeys(ids, 0)
-    failing: dict[int, list[tuple[str, str, dict[str, str], int]]] = {pk: [] for pk in ids}
-    kinds: dict[int, dict[tuple[str, str], Counter[str]]] = {pk: defaultdict(Counter) for pk in ids}
-    other_version = ~Q(upgrade="") & ~Q(upgrade=F("version"))
-    upgradable = Count("pk", filter=other_version, output_field=IntegerField())
-    for cluster, health, kind, finding, reason, facts, upgradable_here, number in count_by_cause(
-        operators, "cluster", "health", "kind", upgradable=upgradable
+    counted = {pk: _Counted() for pk in ids}
+    upgrades: Counter[int] = Counter()
+    rows = Operator.objects.filter(cluster__in=ids)
+    for pk, health, kind, facts, finding, reason, upgradable, number in count_by_cause(
+        rows, "cluster", "health", "kind", "facts", upgrades=_UPGRADABLE
     ):
-        numbers[cluster][health] = numbers[cluster].get(health, 0) + number
-        upgrades[cluster] += upgradable_here
+        of_cluster = counted[pk]
+        by_health = of_cluster.health.by_health
+        by_health[health] = by_health.get(health, 0) + number
+        upgrades[pk] += upgradable
         if health in _BAD:
-            failing[cluster].append((finding, reason, facts, number))
-            kinds[cluster][finding, reason][kind] += number
-    return {
-        pk: _Counted(HealthCounts(numbers[pk], upgrades[pk]), failing[pk], kinds[pk]) for pk in ids
-    }
+            of_cluster.causes.append((finding, reason, number))
+            of_cluster.facts.append((finding, reason, facts))
+            of_cluster.kinds.setdefault((finding, reason), Counter())[kind] += number
+    for pk, of_cluster in counted.items():
+        of_cluster.health = replace(of_cluster.health, upgrades=upgrades[pk])
+    return counted
 
 
 def _causes(
@@ -324,20 +352,31 @@ def _causes(
                 for kind, number in counted.kinds[group.id, group.reason].most_common()
             ),
         )
-        for group in group_by_cause(counted.failing, members, names=names)
+        for group in group_by_cause(counted.causes, counted.facts, members, names=names)
     ]
 
 
 def waiting(
-    entries: Sequence[ClusterOverview],
+    entries: Sequence[ClusterSummary],
+    operators: Sequence[Operator],
     requests: Sequence[InstallRequest],
     histories: Mapping[int, ClusterHistory],
 ) -> Waiting:
-    """The work of these clusters, with the requests that the reader may decide; one query."""
+    """The work of these clusters, with the requests that the reader may decide; one query.
+
+    `operators` are those of `shown_operators`.
+    """
     return Waiting(
         actions=sum(history.open_actions for history in histories.values()),
         upgrades=sum(entry.counts.upgrades for entry in entries),
-        approvals=tuple(approval for entry in entries for approval in entry.approvals),
+        approvals=tuple(
+            plan
+            for entry in entries
+            for plan in approvals_of(
+                entry.cluster.name,
+                [row for row in operators if row.cluster_id == entry.cluster.pk],
+            )
+        ),
         crds=tuple(troubled_crds([entry.cluster for entry in entries])),
         requests=tuple(requests),
     )

@@ -89,25 +89,34 @@ def overview(request: HttpRequest) -> HttpResponse:
     )
     if (answer := unchanged(request, token)) is not None:
         return answer
-    entries = queries.overview(shown) if shown else []
-    single = entries[0] if len(entries) == 1 else None
+    several = len(shown) > 1
+    names = 0 if several else 1
+    operators = queries.shown_operators(shown, names=names) if shown else []
     histories = cluster_histories(shown) if shown else {}
     notices: list[str] = []
-    page = paginate(entries, read_page(request.GET, notices), PAGE_SIZE, notices)
+    summaries: Sequence[queries.ClusterSummary]
+    if several:
+        summaries = queries.summaries(shown)
+        page = paginate(summaries, read_page(request.GET, notices), PAGE_SIZE, notices)
+        entries = queries.overview([entry.cluster for entry in page], operators, names=names)
+    else:
+        summaries = entries = queries.overview(shown, operators, names=names) if shown else []
+        page = paginate(entries, read_page(request.GET, notices), PAGE_SIZE, notices)
+    single = None if several or not entries else entries[0]
     context = {
-        "entries": entries,
         "page": page,
+        "entries": entries,
         "notices": notices,
         "single": single,
         "following": _following(single),
-        "several": len(entries) > 1,
+        "several": several,
         "recent": recent(shown) if shown else None,
-        "trend": _trend(entries, histories),
+        "trend": _trend(summaries, histories),
         "catalogs": queries.catalog_summary(catalogs, shown),
-        "waiting": queries.waiting(entries, requests, histories) if entries else None,
+        "waiting": queries.waiting(summaries, operators, requests, histories) if shown else None,
         "kinds": queries.installable_kinds(single.cluster) if single else [],
-        "first": _first_steps(entries),
-        "silence_shown": _silence_shown(list(page), several=len(entries) > 1),
+        "first": _first_steps(summaries),
+        "silence_shown": _silence_shown(entries, several=several),
     }
     topics = [cluster_topic(request, wanted), "catalogs", "actions"]
     if request.user.is_authenticated:
@@ -122,7 +131,7 @@ def _following(entry: queries.ClusterOverview | None) -> str:
 
 
 def _trend(
-    entries: Sequence[queries.ClusterOverview], histories: Mapping[int, ClusterHistory]
+    entries: Sequence[queries.ClusterSummary], histories: Mapping[int, ClusterHistory]
 ) -> Trend | None:
     """Of the clusters that were synced; None where they have no operator."""
     synced = [entry for entry in entries if entry.cluster.synced_at]
@@ -134,13 +143,13 @@ def _trend(
     )
 
 
-def _first_steps(entries: list[queries.ClusterOverview]) -> FirstSteps | None:
+def _first_steps(entries: Sequence[queries.ClusterSummary]) -> FirstSteps | None:
     """Without a cluster, and for a single one that was never read completely."""
     unread = [entry.cluster for entry in entries if entry.cluster.synced_at is None]
     return first_steps(unread) if len(entries) == len(unread) <= 1 else None
 
 
-def _silence_shown(entries: list[queries.ClusterOverview], *, several: bool) -> list[int]:
+def _silence_shown(entries: Sequence[queries.ClusterSummary], *, several: bool) -> list[int]:
     """Ids of the silent clusters that the page itself reports as silent: those of a table, and
     one that was never reached.
     """

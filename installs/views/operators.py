@@ -368,8 +368,8 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         "ATTENTION": queries.ATTENTION,
     }
     if view == "cause":
-        causes = queries.causes(filters)
         may = _may_remove(request)[0]
+        causes = queries.causes(filters, migratable=may)
         blocks = [
             (
                 cause,

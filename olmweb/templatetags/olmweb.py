@@ -14,7 +14,6 @@ import yaml as pyyaml
 from django import template
 from django.core.paginator import Page
 from django.http import HttpRequest
-from django.template.defaultfilters import date as format_date
 from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
@@ -208,7 +207,7 @@ def ago(value: datetime | None, cluster: str = "", *, lasting: bool = False) -> 
         SafeString('="lasting"') if lasting else "",
         format_html(' data-cluster="{}"', cluster) if cluster else "",
         exact.isoformat(timespec="seconds"),
-        format_date(exact, "Y-m-d H:i:s T"),
+        f"{exact:%Y-%m-%d %H:%M:%S %Z}",
         lasting_words(ago_words(value)) if lasting else ago_words(value),
     )
 
