@@ -6,9 +6,10 @@ contain no NUL characters: `olmweb.errors.refuse_nul` has refused those.
 
 from collections.abc import Sequence
 
-from django.db.models import Q
+from django.db.models import Count, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 
-from catalogs.models import Bundle, Catalog, Icon, Package
+from catalogs.models import Bundle, Catalog, ContentProblem, Icon, Package
 from olmweb.errors import Missing
 from olmweb.models import LOCAL
 
@@ -57,10 +58,17 @@ def get_package(cluster: str, slug: str, name: str) -> Package:
     return package
 
 
-def get_sources(cluster: str, slug: str, name: str) -> tuple[Package, list[Package]]:
-    """As `get_package`, and the packages of that name in every catalog, winner first; one query."""
+def get_sources(cluster: str, slug: str, name: str) -> tuple[Package, Sequence[Package]]:
+    """As `get_package`, and the packages of that name in every catalog, winner first, each with
+    `problem_count` of its catalog's problems; one query."""
+    problems = ContentProblem.objects.filter(
+        catalog=OuterRef("catalog"), package=OuterRef("name")
+    ).order_by()
+    counted = problems.values("catalog").annotate(count=Count("pk")).values("count")
     sources = sorted(
-        Package.objects.filter(name=name).select_related("catalog__cluster"),
+        Package.objects.filter(name=name)
+        .select_related("catalog__cluster")
+        .annotate(problem_count=Coalesce(Subquery(counted), 0)),
         key=lambda package: (
             package.catalog.state == Catalog.State.DISABLED,
             -package.catalog.priority,

@@ -5,11 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
-from django.db.models import Count
+from django.db.models import Count, Exists, OuterRef
 
 from catalogs.fbc.properties import PropertyText, describe_properties
 from catalogs.graph import GraphEntry
-from catalogs.models import Blob, Bundle, Catalog, Channel, Package
+from catalogs.models import Blob, Bundle, BundleGVK, Catalog, Channel, ChannelEntry, Package
 from catalogs.storage import blobs
 
 BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown without decoding
@@ -74,8 +74,9 @@ def choose(
 ) -> Choice:
     """The requested channel or the default one, and in it the requested version or the head.
 
-    `entries` are those of all channels, if read already. A package whose channels list none of its
-    bundles shows its newest bundle.
+    `entries` are those of all channels, if read already; the bundles then say whether they require
+    a kind (`requires_kind`), for what is worked out from all of them. A package whose channels list
+    none of its bundles shows its newest bundle.
     """
     notices = []
     channels = list(package.channels.all())
@@ -84,14 +85,17 @@ def choose(
         notices.append(f"There is no channel “{channel}” in this package.")
     shown = by_name.get(channel) or by_name.get(package.default_channel)
     shown = shown or (channels[0] if channels else None)
-    if shown is None:
-        listed = set()
-    elif entries is None:
-        listed = set(shown.entries.order_by().values_list("name", flat=True))
+    bundles: Sequence[Bundle]
+    offered: Sequence[Bundle]
+    if entries is None:
+        in_channel = ChannelEntry.objects.filter(channel=shown, name=OuterRef("name"))
+        rows = list(package.bundles.annotate(is_listed=Exists(in_channel)))
+        bundles, offered = rows, [row for row in rows if row.is_listed]
     else:
-        listed = {entry.name for entry in entries.get(shown.name, ())}
-    bundles = list(package.bundles.all())
-    offered = [row for row in bundles if row.name in listed]
+        required = BundleGVK.objects.filter(bundle=OuterRef("pk"), required=True)
+        bundles = list(package.bundles.annotate(requires_kind=Exists(required)))
+        listed = {entry.name for entry in entries.get(shown.name, ())} if shown else set()
+        offered = [row for row in bundles if row.name in listed]
     newest = offered or bundles
     bundle = next((row for row in newest if version and row.version == version), None)
     if version and bundle is None:

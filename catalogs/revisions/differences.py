@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from django.db.models import F, Min, Q, QuerySet
+from django.db.models import F, Min, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 
 from catalogs import lookup
 from catalogs.models import Catalog, CatalogRevision, PackageOutline
@@ -17,7 +18,7 @@ from catalogs.revisions.compare import ChangeKind, PackageChange, compare
 from catalogs.revisions.outline import Outline, decode
 from olmweb.errors import BadRequest, Missing
 
-PACKAGES_AT_ONCE = 100  # two outlines of each are in memory together
+PACKAGES_AT_ONCE = 200  # two outlines of each are in memory together
 
 GONE, ADDED, CHANGED = FATES = ("gone", "added", "changed")
 FATE_LABELS = {GONE: "removed", ADDED: "added", CHANGED: "changed"}
@@ -66,17 +67,14 @@ def fate_of(changes: Sequence[PackageChange]) -> str:
 
 
 def retained_revisions(catalog: Catalog) -> QuerySet[CatalogRevision]:
-    """The revisions that can be compared, newest first: those whose outlines are stored."""
-    outlines = PackageOutline.objects.filter(catalog=catalog)
-    first = outlines.aggregate(first=Min("first"))["first"]
-    revisions = CatalogRevision.objects.filter(catalog=catalog).order_by("-number")
-    if first is None:  # only an empty catalog has no outline
-        return (
-            revisions.filter(number=catalog.revision)
-            if not catalog.package_count
-            else revisions.none()
-        )
-    return revisions.filter(number__gte=first)
+    """The revisions that can be compared, newest first: those whose outlines are stored. An empty
+    catalog has no outline; its current revision can be compared."""
+    outlines = PackageOutline.objects.filter(catalog=catalog).order_by().values("catalog")
+    first = Subquery(outlines.annotate(oldest=Min("first")).values("oldest"))
+    without = catalog.revision if not catalog.package_count else catalog.revision + 1
+    return CatalogRevision.objects.filter(
+        catalog=catalog, number__gte=Coalesce(first, Value(without))
+    ).order_by("-number")
 
 
 def newest_points(limit: int) -> list[tuple[Catalog, list[Point]]]:

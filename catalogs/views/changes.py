@@ -45,6 +45,7 @@ from olmweb.web.pagination import paginate
 REVISIONS = 10  # on one page
 PREVIEW = 6  # packages of a revision in their list, besides those that concern somebody
 OVERVIEW = 10  # packages of each section while all sections are shown
+CONCERNED = 20  # the same, of packages whose changes affect an installation
 PACKAGES = 20  # of one section on its page
 PICKED = 50  # revisions to pick from
 PICKED_EACH = 10  # revisions of each catalog to pick from, for a comparison
@@ -152,9 +153,9 @@ def report_context(
 
 
 def _first(report: ChangeReport, fate: str) -> Sequence[PackageEntry]:
-    """All entries that affect an installation, then others up to the limit."""
+    """Entries that affect an installation up to their limit, then others up to OVERVIEW."""
     section = report.sections[fate]
-    return section.entries[: max(OVERVIEW, len(section.concerned))]
+    return section.entries[: max(OVERVIEW, min(CONCERNED, len(section.concerned)))]
 
 
 def _shown(
@@ -267,13 +268,20 @@ def compare(request: HttpRequest) -> HttpResponse:
     notices: list[str] = []
     query = read_query_string(request.GET, notices)
     values = {side: request.GET.get(side, "") for side in ("from", "to")}
+    offered = newest_points(PICKED_EACH)
+    addresses = {
+        address: point
+        for _catalog, points_of in offered
+        for point in points_of
+        for address in (str(point), point.address)
+    }
     points: dict[str, Point] = {}
     status = 200
     for side, value in values.items():
         if not value:
             continue
         try:
-            points[side] = read_point(value)
+            points[side] = addresses.get(value) or read_point(value)
         except OlmwebError as error:
             notices.append(f"{error.message} {error.hint}".strip())
             status = error.status
@@ -286,16 +294,18 @@ def compare(request: HttpRequest) -> HttpResponse:
     context |= {
         "before": before,
         "after": after,
-        "groups": _groups(list(points.values())),
+        "groups": _groups(offered, list(points.values())),
         "pickers": [("from", "From", before), ("to", "To", after)],
     }
     return render_page(request, "catalogs/compare.html", context, status=status)
 
 
-def _groups(chosen: list[Point]) -> list[tuple[str, list[Point]]]:
+def _groups(
+    offered: Sequence[tuple[Catalog, list[Point]]], chosen: list[Point]
+) -> list[tuple[str, list[Point]]]:
     """The options of both pickers, by catalog; always with the chosen revisions."""
     groups = []
-    for catalog, points in newest_points(PICKED_EACH):
+    for catalog, points in offered:
         numbers = {point.number for point in points}
         older = [p for p in chosen if p.catalog.pk == catalog.pk and p.number not in numbers]
         groups.append((str(catalog), [*points, *dict.fromkeys(older)]))

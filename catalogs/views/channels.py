@@ -57,7 +57,8 @@ def facts_shown(
     entries = {
         channel.name: context["entries"].get(channel.name, []) for channel in choice.channels
     }
-    return facts_from(package, entries, choice.bundles)
+    needing = {bundle.pk for bundle in choice.bundles if getattr(bundle, "requires_kind", False)}
+    return facts_from(package, entries, choice.bundles, needing)
 
 
 def channels_tab(

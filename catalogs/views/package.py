@@ -41,7 +41,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     counts = {
         "channels": package_row.channel_count,
         "versions": package_row.bundle_count,
-        "problems": package_row.catalog.problems.filter(package=package_row.name).count(),
+        "problems": package_row.problem_count,  # type: ignore[attr-defined]
     }
     tabs = {name: title for name, title in TABS.items() if name != "problems" or counts[name]}
     tab = forms.read_option(request.GET, "tab", tuple(tabs), notices)

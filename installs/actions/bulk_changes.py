@@ -214,7 +214,7 @@ def _subscribed(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, Op
     """Package -> its Subscription; one query."""
     packages = {operator.package for operator in operators}
     rows = Operator.objects.filter(cluster=cluster, kind=SUBSCRIPTION, package__in=packages)
-    return {row.package: row for row in rows.only("package", "namespace", "name")}
+    return {row.package: row for row in rows.only("package", "kind", "namespace", "name")}
 
 
 def _offers(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, BulkCandidate]:

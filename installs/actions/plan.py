@@ -99,11 +99,13 @@ def paths_of(
         Catalog.SourceKind.CATALOG_SOURCE,
         Catalog.SourceKind.PACKAGE_MANIFEST,
     )
-    has_source = rows.catalog_source().name if rows else _sources_of(cluster, catalog).exists()
+    has_source = is_source or bool(
+        rows.catalog_source().name if rows else _sources_of(cluster, catalog).exists()
+    )
     fits = {
         InstallMethod.PLATFORM_OPERATOR: True,
         InstallMethod.CLUSTER_EXTENSION: catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG,
-        InstallMethod.SUBSCRIPTION: is_source or has_source,
+        InstallMethod.SUBSCRIPTION: has_source,
     }
     return [method for method in InstallMethod if fits[method] and served_version(cluster, method)]
 

@@ -8,11 +8,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Case, Value, When
+
 from catalogs.contents.crd_upgrade import CrdFinding, OlmV0, crd_upgrade
 from catalogs.contents.stored import manifests_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from catalogs.resolve import analysis, v1
+from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import facts_of
 from catalogs.verdicts.read import StoredVerdict
 from installs.actions.objects import version_of
@@ -72,14 +75,26 @@ class CrdSafety:
 
 
 def catalog_package(operator: Operator) -> Package | None:
-    """The package in the operator's catalog, else in another catalog of its cluster."""
+    """The package in the operator's catalog, else in another catalog of its cluster; one query."""
     rows = Package.objects.select_related("catalog").filter(
         name=operator.package, catalog__cluster=operator.cluster_id
     )
-    return (
-        rows.filter(catalog__name=operator.catalog).first()
-        or rows.order_by("catalog__name").first()
-    )
+    others = Case(When(catalog__name=operator.catalog, then=Value(0)), default=Value(1))
+    return rows.order_by(others, "catalog__name", "pk").first()
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogOffer:
+    """The package of an operator in a catalog, with the facts that upgrades are resolved from."""
+
+    package: Package
+    facts: ResolverPackage
+
+
+def catalog_offer(operator: Operator) -> CatalogOffer | None:
+    """Four queries, one without the package; as `catalog_package` and `facts_of`."""
+    package = catalog_package(operator)
+    return CatalogOffer(package, facts_of(package)) if package else None
 
 
 def installed_bundle(operator: Operator) -> str:
@@ -130,14 +145,15 @@ def _outcome(kind: str, finding: CrdFinding) -> str:
     return "refused" if finding.olm_v1 else "allowed"
 
 
-def targets_of(operator: Operator, package: Package, channel: str = "") -> list[UpgradeTarget]:
+def targets_of(
+    operator: Operator, facts: ResolverPackage, channel: str = ""
+) -> list[UpgradeTarget]:
     """The versions that follow the installed one by the rules of its OLM: the TARGETS_SHOWN most
-    preferred ones, nearest last."""
+    preferred ones, nearest last. No query."""
     start = installed_bundle(operator)
     method = METHODS.get(operator.kind)
     if method is None or not method.upgradable or not start:
         return []
-    facts = facts_of(package)
     is_v0 = method.semantics == analysis.V0
     channel = channel or (operator.channel if is_v0 else "")
     if is_v0 and channel not in facts.channels:
@@ -173,9 +189,12 @@ def verdicts_on_targets(
     return verdicts_on(operator.cluster, package, names, operator.kind, target)
 
 
-def plan_upgrade(operator: Operator, values: dict[str, str]) -> Plan:
+def plan_upgrade(
+    operator: Operator, values: dict[str, str], offer: CatalogOffer | None = None
+) -> Plan:
     """Another channel or approval of a Subscription; another version, channel or policy of a
-    ClusterExtension. Raises OlmwebError for other operators and invalid values."""
+    ClusterExtension. `offer` is that of the catalog if it is read already. Raises OlmwebError for
+    other operators and invalid values."""
     method = METHODS.get(operator.kind)
     if method is None or not method.upgradable:
         raise OlmwebError(
@@ -197,12 +216,15 @@ def plan_upgrade(operator: Operator, values: dict[str, str]) -> Plan:
         )
     manifest = owned_manifest(operator)
     change = method.upgrade(manifest, operator, values)
-    package = catalog_package(operator)
+    offer = offer or catalog_offer(operator)
     target, verdict = "", None
     sentences: list[str] = []
-    if package is not None:
-        target, sentences = _target(operator, package, change)
-        verdict = verdict_on(operator.cluster, package, target, operator.kind, operator.namespace)
+    if offer is not None:
+        target, sentences = _target(operator, offer.facts, change)
+        if target:
+            verdict = verdict_on(
+                operator.cluster, offer.package, target, operator.kind, operator.namespace
+            )
     if waiting is not None:
         sentences.append(f"InstallPlan {waiting.plan} still requires approval.")
     return plan_for(
@@ -218,13 +240,14 @@ def plan_upgrade(operator: Operator, values: dict[str, str]) -> Plan:
     )
 
 
-def _target(operator: Operator, package: Package, change: UpgradeChange) -> tuple[str, list[str]]:
+def _target(
+    operator: Operator, facts: ResolverPackage, change: UpgradeChange
+) -> tuple[str, list[str]]:
     """The bundle that the upgrade ends with, and the route in sentences."""
-    targets = targets_of(operator, package, change.channel)
     wanted = v1.read_range(change.version) if change.version else None
-    facts = {bundle.name: bundle for bundle in facts_of(package).bundles}
-    for target in targets:
-        released = v1.release_of(facts[target.bundle])
+    bundles = {bundle.name: bundle for bundle in facts.bundles}
+    for target in targets_of(operator, facts, change.channel):
+        released = v1.release_of(bundles[target.bundle])
         if wanted is None or (released is not None and wanted(released.version)):
             hops = " to ".join((installed_bundle(operator), *target.hops))
             return target.bundle, [f"Upgrade path: {hops}."]

@@ -276,7 +276,7 @@ def _failed_unpacks(operator: Operator, plan: Component | None) -> dict[str, str
 def _next_bundle(operator: Operator, package: Package) -> str:
     """The next bundle of its channel after the installed one; empty when there is none."""
     if installed_bundle(operator):
-        targets = targets_of(operator, package)
+        targets = targets_of(operator, facts_of(package))
         return targets[-1].hops[0] if targets else ""
     if first := str(details_of(operator).get("starting_csv") or ""):
         return first

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve import resolve
-from catalogs.resolve.facts import BadQuestion, Resolution
+from catalogs.resolve.facts import BadQuestion, Resolution, ResolverPackage
 from catalogs.resolve.stored import facts_of
 from installs.export.files import (
     Manifest,
@@ -60,8 +60,11 @@ class Export:
         return one_stream(self.manifests, self.notes).decode()
 
 
-def plan_export(package: Package, words: Mapping[str, str]) -> Export:
-    """The export with these values; absent ones have their defaults.
+def plan_export(
+    package: Package, words: Mapping[str, str], facts: ResolverPackage | None = None
+) -> Export:
+    """The export with these values; absent ones have their defaults. `facts` are those of the
+    package if they are read already.
 
     Raises OlmwebError with `fields` for invalid values, for a version that does not exist, and for
     values that a cluster would refuse.
@@ -74,7 +77,8 @@ def plan_export(package: Package, words: Mapping[str, str]) -> Export:
     ):
         given["version"] = named.version
     try:
-        resolution = resolve(facts_of(package), path, channels=channels, version=given["version"])
+        facts = facts or facts_of(package)
+        resolution = resolve(facts, path, channels=channels, version=given["version"])
     except BadQuestion as error:
         raise BadRequest(str(error), code="invalid", **{error.field: str(error)}) from None
     if not resolution.bundle:

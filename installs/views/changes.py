@@ -57,7 +57,8 @@ def upgrade(
     operator = get_operator(cluster, kind, namespace, name)
     form = UpgradeForm(request.POST if request.method == "POST" else request.GET)
     values = form.cleaned_data
-    package = plan_changes.catalog_package(operator)
+    offer = plan_changes.catalog_offer(operator)
+    package = offer.package if offer else None
     context: dict[str, Any] = {
         "operator": operator,
         "values": values,
@@ -71,11 +72,10 @@ def upgrade(
         "package": package,
     }
     targets: list[plan_changes.UpgradeTarget] = []
-    if package is not None:
-        names = package.channels.order_by("name").values_list("name", flat=True)
-        context["channels"] = list(names)
-        targets = plan_changes.targets_of(operator, package, values["channel"])
-        verdicts = plan_changes.verdicts_on_targets(operator, package, targets)
+    if offer is not None:
+        context["channels"] = sorted(offer.facts.channels)
+        targets = plan_changes.targets_of(operator, offer.facts, values["channel"])
+        verdicts = plan_changes.verdicts_on_targets(operator, offer.package, targets)
         context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
     if waiting := plan_changes.waiting_plan(operator):
         reach = plan_changes.explain_reach(operator, waiting, targets)
@@ -85,7 +85,7 @@ def upgrade(
             context["crds"] = plan_changes.crd_safety(operator, package, target)
 
     def plan() -> Plan:
-        planned = plan_changes.plan_upgrade(operator, values)
+        planned = plan_changes.plan_upgrade(operator, values, offer)
         if package is not None:
             context["crds"] = plan_changes.crd_safety(operator, package, planned.target)
         return planned

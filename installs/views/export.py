@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
+from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
 from catalogs.verdicts.rules import Verdict
 from installs.actions.install_rows import InstallRows
 from installs.actions.plan import paths_of
@@ -62,18 +63,20 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
     if not words["path"]:
         words["path"] = _usual_method(package_row, words["channel"], words["version"])
     chosen = words | {"path": _method(package_row, words["path"])}
+    bundles = list(package_row.bundles.only(*BUNDLE_FIELDS))  # newest first
+    facts = facts_of_all([package_row], bundles)[package_row.pk]
     context: dict[str, Any] = {
         "package": package_row,
         "chosen": chosen,
         "paths": tuple(InstallMethod),
         "method": METHODS[chosen["path"]],
-        "channels": sorted(package_row.channels.values_list("name", flat=True)),
-        "versions": list(dict.fromkeys(package_row.bundles.values_list("version", flat=True))),
+        "channels": sorted(facts.channels),
+        "versions": list(dict.fromkeys(bundle.version for bundle in bundles)),
         "form": form,
     }
     status = 200
     try:
-        export = plan_export(package_row, words)
+        export = plan_export(package_row, words, facts)
         context |= _shown(export) | {"links": _links(package_row, words, (YAML, KUSTOMIZE))}
         if words["repo"]:
             read_repository(words, export.folder)

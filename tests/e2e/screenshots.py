@@ -50,6 +50,7 @@ PAGES = {
     "cluster": "/clusters/sandbox",
     "object": f"{_CRD}/clusterlogforwarders.logging.openshift.io",
     "crds": "/crds/",
+    "leftovers": "/leftovers/",
     "audit": "/audit/",
     "copied-csvs": "/reports/copied-csvs/",
     "cluster-operators": "/cluster-operators/",

@@ -412,10 +412,10 @@ def test_an_unknown_name_is_a_404_with_a_sentence(reader, etcd, path, sentence):
 
 
 @pytest.mark.parametrize("tab", TABS)
-def test_every_tab_costs_at_most_fifteen_queries(reader, etcd, tab, django_assert_max_num_queries):
+def test_every_tab_costs_at_most_twelve_queries(reader, etcd, tab, django_assert_max_num_queries):
     make_operator(cluster=etcd.catalog.cluster, name="etcd")
     make_package(catalog=make_catalog(name="other"), name="etcd")
-    with django_assert_max_num_queries(15):
+    with django_assert_max_num_queries(12):
         reader.get(url(etcd, tab=tab))
 
 
