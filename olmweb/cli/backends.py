@@ -22,6 +22,8 @@ ROOT = "/api/v1/"
 PAGE = 500  # items of a list in one request: the API's limit
 TIMEOUT = urllib3.Timeout(connect=5.0, read=60.0)  # seconds
 TRIES = 2  # of a request that can be repeated
+HINT = "Check the address and the network; --server names the address."
+TLS_HINT = "Name the file with the certificate of its CA in SSL_CERT_FILE."
 Pairs = Sequence[tuple[str, str]]
 
 
@@ -141,9 +143,10 @@ class Remote:
                 # A server that can't be connected to is reported at once.
                 if left and isinstance(error, urllib3.exceptions.ProtocolError):
                     continue
+                is_tls = isinstance(error, urllib3.exceptions.SSLError)
                 raise unreachable(
                     f"{self.server} does not answer: {_reason(error)}.",
-                    "Check the address and the network; --server names the address.",
+                    TLS_HINT if is_tls else HINT,
                 ) from error
         raise AssertionError("tries is at least 1")
 
@@ -251,7 +254,7 @@ def set_up_django() -> None:
         django.setup()
     except SystemExit as error:
         raise Failure(
-            str(error.code),
+            " ".join(str(error.code).split()),
             code="settings",
             hint="Settings come from the environment; --server needs none of them.",
             exit_code=Exit.USAGE,

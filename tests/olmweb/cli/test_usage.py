@@ -2,11 +2,14 @@
 
 import json
 import os
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import click
 import pytest
@@ -24,6 +27,11 @@ from tests.services import free_port
 from tests.worlds.rest import World
 
 DOCS = (settings.BASE_DIR / "docs" / "command-line.md").read_text(encoding="utf-8")
+
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 def commands(group: click.Group, *above: str) -> Iterator[tuple[str, ...]]:
@@ -136,6 +144,36 @@ def test_another_web_server_is_not_reached_either(
         result = olmweb("operators", "--server", f"http://127.0.0.1:{port}", "--json")
     assert (result.code, result.document["error"]["code"]) == (3, "unreachable")
     assert result.document["error"]["message"].endswith(sentence)
+
+
+def test_a_certificate_of_a_private_ca_is_trusted_when_its_file_is_named(
+    olmweb: Olmweb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+         "-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def app(_: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [b'{"version": "9"}']
+
+    with make_server("127.0.0.1", 0, app, handler_class=Quiet) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever).start()
+        words = ["version", "--server", f"https://127.0.0.1:{server.server_port}", "--json"]
+        refused = olmweb(*words)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        trusted = olmweb(*words)
+        server.shutdown()
+    assert (refused.code, refused.document["error"]["code"]) == (3, "unreachable")
+    assert "SSL_CERT_FILE" in refused.document["error"]["hint"]
+    assert trusted.document["server"] == {"version": "9"}
 
 
 def test_a_database_without_tables_is_unreachable(tmp_path: Path) -> None:
