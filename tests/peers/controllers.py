@@ -158,11 +158,17 @@ class Registry:
         return self.push_image(repository, tag, [packed.getvalue()])
 
     def push_image(
-        self, repository: str, tag: str, layers: list[bytes], labels: dict[str, str] | None = None
+        self,
+        repository: str,
+        tag: str,
+        layers: list[bytes],
+        labels: dict[str, str] | None = None,
+        history: list[str] | None = None,
     ) -> str:
         """Pushes an image of these layers (tars), whose label names /configs unless others are
-        given; returns its reference."""
+        given; returns its reference. `history` has the step of each layer."""
         config = {
+            "history": [{"created_by": step} for step in history or ()],
             "architecture": "amd64",
             "os": "linux",
             "config": {"Labels": {CONFIGS_LABEL: "/configs"} if labels is None else labels},
