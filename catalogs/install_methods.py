@@ -17,4 +17,4 @@ class InstallMethod(StrEnum):
         for method in cls:
             if method.lower() == text.strip().lower():
                 return method
-        raise ValueError(f'"{text[:40]}" is no path: use {", ".join(cls)}.')
+        raise ValueError(f'"{text[:40]}" is no install method: use {", ".join(cls)}.')

@@ -4,14 +4,44 @@ Every function raises `Missing`, with a code for each kind of object, for an unk
 contain no NUL characters: `olmweb.errors.refuse_nul` has refused those.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
 
 from django.db.models import Count, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce
 
 from catalogs.models import Bundle, Catalog, ContentProblem, Icon, Package
-from olmweb.errors import Missing
+from olmweb.errors import BadRequest, Missing
 from olmweb.models import LOCAL
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """Cluster and name of a catalog's reference, CLUSTER/NAME, as `str(catalog)` writes it; LOCAL
+    is the cluster of a catalog without one. Raises ValueError for anything else."""
+    cluster, slash, slug = reference.partition("/")
+    if not (cluster and slash and slug) or "/" in slug:
+        raise ValueError(
+            f"must be CLUSTER/NAME, or {LOCAL}/NAME for a catalog of no cluster, not "
+            f'"{reference[:80]}".'
+        )
+    return cluster, slug
+
+
+def referenced_catalog(reference: str, field: str = "catalog") -> Catalog:
+    """The catalog of a reference. Raises Missing, and BadRequest that names `field` for a text that
+    is no reference."""
+    try:
+        cluster, slug = split_reference(reference)
+    except ValueError as error:
+        message = f"{field} {error}"
+        raise BadRequest(message, code="bad-parameter", **{field: message}) from None
+    return get_catalog(cluster, slug)
+
+
+def at_references(references: Iterable[str], prefix: str = "") -> Q:
+    """Rows of the catalogs with these references; `prefix` is the path to the catalog."""
+    return reduce(or_, (_at(*split_reference(text), prefix) for text in references), Q(pk__in=()))
 
 
 def get_catalog(cluster: str, slug: str) -> Catalog:

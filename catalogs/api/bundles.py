@@ -10,7 +10,8 @@ from ninja import FilterLookup, Query, Router
 from pydantic import AfterValidator
 
 from catalogs import lookup
-from catalogs.api.catalogs import CLUSTER, catalog_state, content_state, on_clusters
+from catalogs.api.catalogs import catalog_state, content_state
+from catalogs.api.parameters import CATALOG, CLUSTER, References, on_clusters
 from catalogs.api.schemas import (
     BundleDetail,
     BundleRow,
@@ -24,6 +25,7 @@ from catalogs.api.schemas import (
 )
 from catalogs.contents import stored
 from catalogs.contents.inspection import request_inspection
+from catalogs.lookup import at_references
 from catalogs.models import Bundle, BundleGVK, Channel, ChannelEntry
 from catalogs.search.images import packages_with_image, using_image
 from catalogs.search.index import catalog_stamps, current_index
@@ -47,9 +49,7 @@ def read_kind(value: str) -> str:
 
 class BundleParameters(ListParameters):
     cluster: Values = values(CLUSTER)
-    catalog: Annotated[Values, FilterLookup("package__catalog__slug__in")] = values(
-        "Name of the catalog."
-    )
+    catalog: References = values(CATALOG)
     package: Annotated[Values, FilterLookup("package__name__in")] = values("Name of the package.")
     channel: Values = values("A channel that has it as an entry.")
     version: Annotated[Values, FilterLookup("version__in")] = values("Version, exactly.")
@@ -62,6 +62,9 @@ class BundleParameters(ListParameters):
 
     def filter_cluster(self, clusters: Values) -> Q:
         return on_clusters(clusters, "package__catalog__")
+
+    def filter_catalog(self, references: References) -> Q:
+        return at_references(references, "package__catalog__") if references else Q()
 
     def filter_channel(self, channels: Values) -> Q:
         return any_of(channels, _of_channel)
@@ -133,7 +136,7 @@ def _bundle_detail(request: HttpRequest, bundle: Bundle) -> BundleDetail:
 @router.post(
     "/inspections/{cluster}/{catalog}/{package}/{path:bundle}", response={202: InspectionRow}
 )
-def ask_for_inspection(
+def create_inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponseBase:
     """Has a worker pull the manifests of the bundle's image; asked again while that goes on, the
@@ -154,5 +157,5 @@ def get_inspection(
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     inspection = inspection_row(row, stored.inspection_of(row))
     if not request.user.is_authenticated:
-        inspection = replace(inspection, asked_by="")  # names of people are not public
+        inspection = replace(inspection, user="")  # names of people are not public
     return answer_one(request, (inspection,), lambda: inspection)

@@ -8,6 +8,7 @@ from django.http.response import HttpResponseBase
 from ninja import FilterLookup, Query, Router
 
 from catalogs import lookup
+from catalogs.api.parameters import CLUSTER, on_clusters
 from catalogs.api.schemas import (
     CatalogDetail,
     CatalogRow,
@@ -25,11 +26,10 @@ from olmweb.accounts.api_tokens import require_scope
 from olmweb.accounts.roles import DELETE_CATALOG, SYNC, require
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import OneOf, Values, any_of, values
-from olmweb.models import LOCAL, Cluster
+from olmweb.api.parameters import OneOf, Values, values
+from olmweb.models import Cluster
 
 REVISIONS_SHOWN = 20
-CLUSTER = "Name of the cluster; `-` for catalogs that no cluster serves."
 router = Router(tags=["Catalogs"])
 
 
@@ -53,17 +53,6 @@ class ProblemParameters(ListParameters):
         list[Annotated[str, OneOf(tuple(ContentProblem.Severity.values))]] | None,
         FilterLookup("severity__in"),
     ] = values("error: opm refuses the whole catalog.")
-
-
-def on_clusters(clusters: Values, prefix: str) -> Q:
-    """Rows whose catalog, at `prefix`, is of one of these clusters; LOCAL stands for none."""
-
-    def condition(name: str) -> Q:
-        return Q(
-            **{f"{prefix}cluster": None} if name == LOCAL else {f"{prefix}cluster__name": name}
-        )
-
-    return any_of(clusters, condition)
 
 
 @router.get("/catalogs", response=Page[CatalogRow])

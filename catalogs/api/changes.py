@@ -18,6 +18,7 @@ from catalogs.api.schemas import ChangeRow, DifferenceRow
 from catalogs.models import Catalog, CatalogChange
 from catalogs.revisions.compare import PackageChange
 from catalogs.revisions.differences import (
+    FATE_LABELS,
     PackageDifference,
     Point,
     differences,
@@ -38,7 +39,19 @@ from olmweb.api.lists import (
     StoredRows,
     answer_list,
 )
-from olmweb.api.parameters import OneOf, Values, read_moment, text, values
+from olmweb.api.parameters import (
+    SINCE,
+    UNTIL,
+    Moment,
+    OneOf,
+    Values,
+    at_or_after,
+    before,
+    own_value,
+    read_moment,
+    text,
+    values,
+)
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 
@@ -55,29 +68,39 @@ def read_revision(value: str) -> str:
 
 
 class ChangesParameters(ReportParameters):
-    """`format=md` needs `since`, which takes one package and no revision."""
+    """`format=md` needs `from`, which takes one package and no revision, `since` or `until`."""
 
-    since: str = text(
+    origin: str = text(
         "Number of a revision, or a time: one net difference from then to the current revision, "
-        "by package, instead of every revision's changes."
+        "by package, instead of every revision's changes.",
+        alias="from",
     )
     kind: Annotated[Kinds, FilterLookup("kind__in")] = values("What changed.")
     package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
     revision: Annotated[
         list[Annotated[str, AfterValidator(read_revision)]] | None,
         FilterLookup("revision__number__in"),
-    ] = values("Number of the revision that changed it; not with `since`.")
+    ] = values("Number of the revision that changed it.")
 
-    def filter_since(self, _: str) -> Q:
+    since: Moment = Field(None, description=SINCE)
+    until: Moment = Field(None, description=UNTIL)
+
+    def filter_origin(self, _: str) -> Q:
         return Q()
+
+    def filter_since(self, moment: Moment) -> Q:
+        return at_or_after("revision__created_at", moment)
+
+    def filter_until(self, moment: Moment) -> Q:
+        return before("revision__created_at", moment)
 
 
 class CompareParameters(ReportParameters):
-    before: str = Field(
+    first: str = Field(
         alias="from",
         description="CLUSTER/CATALOG or CLUSTER/CATALOG@REVISION; `-` for no cluster.",
     )
-    after: str = Field(alias="to", description="The same for the other side.")
+    second: str = Field(alias="to", description="The same for the other side.")
     kind: Kinds = values("What changed.")
     package: str = text("Name of the package.")
 
@@ -86,56 +109,57 @@ class CompareParameters(ReportParameters):
 def list_changes(
     request: HttpRequest, cluster: str, catalog: str, query: Query[ChangesParameters]
 ) -> HttpResponseBase:
-    """What each revision changed, newest first; with `since` one net difference by package."""
+    """What each revision changed, newest first; with `from` one net difference by package."""
     row = lookup.get_catalog(cluster, catalog)
-    if query.since:
-        return _changes_since(request, row, query)
+    if query.origin:
+        return _changes_from(request, row, query)
     if query.format == MARKDOWN:
-        raise refuse("format", "format md needs since.")
+        raise refuse("format", "format md needs from.")
     changes = query.filter(CatalogChange.objects.filter(revision__catalog=row))
     changes = changes.select_related("revision__catalog__cluster")
     source = StoredRows(changes, ("-id",), _history_rows)
     return answer_list(request, query, "changes", ChangeRow, source, _state(row))
 
 
-def _changes_since(
+def _changes_from(
     request: HttpRequest, catalog: Catalog, query: ChangesParameters
 ) -> HttpResponseBase:
-    if query.revision:
-        message = "revision can't be given with since."
-        raise refuse("revision", message, code="unknown-parameter")
+    for name in ("revision", "since", "until"):
+        if getattr(query, name):
+            raise refuse(name, f"{name} can't be given with from.", code="unknown-parameter")
     packages = query.package or [""]
     if len(packages) > 1:
         raise refuse("package", f"package is given {len(packages)} times; give it once.")
-    before, after = _since(catalog, query.since), find_point(catalog)
+    start, end = _origin(catalog, query.origin), find_point(catalog)
 
     def row(_: PackageDifference, change: PackageChange, affects: list[str]) -> ChangeRow:
-        return ChangeRow(after.number, after.at, *change, affects=affects)
+        return ChangeRow(end.number, end.at, own_value(change.kind), *change[1:], affects=affects)
 
-    report = _Differences(before, after, packages[0], frozenset(query.kind or ()))
-    rows, state = ComputedRows(lambda: report.rows(row)), [*_state(catalog), before.number]
+    report = _Differences(start, end, packages[0], frozenset(query.kind or ()))
+    rows, state = ComputedRows(lambda: report.rows(row)), [*_state(catalog), start.number]
     return answer_list(request, query, "changes", ChangeRow, rows, state, report.markdown)
 
 
 @router.get("/compare", response=Page[DifferenceRow])
 def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpResponseBase:
     """What differs between two catalogs or revisions: what is removed, added and changed."""
-    before, after = _point("from", query.before), _point("to", query.after)
-    moves = bool(before.move_to(after))
+    start, end = _point("from", query.first), _point("to", query.second)
+    moves = bool(start.move_to(end))
 
     def row(
         difference: PackageDifference, change: PackageChange, affects: list[str]
     ) -> DifferenceRow:
         return DifferenceRow(
-            difference.fate,
-            *change,
+            FATE_LABELS[difference.fate],
+            own_value(change.kind),
+            *change[1:],
             affects=[] if moves else affects,
             affects_if_moved=affects if moves else [],
         )
 
-    report = _Differences(before, after, query.package, frozenset(query.kind or ()))
+    report = _Differences(start, end, query.package, frozenset(query.kind or ()))
     rows = ComputedRows(lambda: report.rows(row))
-    state = [part for point in (before, after) for part in (*_state(point.catalog), point.number)]
+    state = [part for point in (start, end) for part in (*_state(point.catalog), point.number)]
     return answer_list(request, query, "compare", DifferenceRow, rows, state, report.markdown)
 
 
@@ -176,15 +200,15 @@ def _state(catalog: Catalog) -> list[object]:
     ]
 
 
-def _since(catalog: Catalog, value: str) -> Point:
+def _origin(catalog: Catalog, value: str) -> Point:
     """Raises the 400 for what is neither a revision nor a time, and Missing."""
     if (number := read_number(value)) is not None:
         return find_point(catalog, number)
     try:
         return find_point_at(catalog, read_moment(value))
     except ValueError as error:
-        sentence = f'since must be the number of a revision or a time, not "{value[:60]}".'
-        raise refuse("since", sentence) from error
+        sentence = f'from must be the number of a revision or a time, not "{value[:60]}".'
+        raise refuse("from", sentence) from error
 
 
 def _point(side: str, value: str) -> Point:
@@ -203,9 +227,16 @@ def _history_rows(changes: Sequence[CatalogChange]) -> list[ChangeRow]:
     rows = []
     for row in changes:
         change = PackageChange(row.kind, row.package, row.subject, row.before, row.after)
+        created_at = row.revision.created_at
         affects = _sentences(effects([change], installed))
         rows.append(
-            ChangeRow(row.revision.number, row.revision.created_at, *change, affects=affects)
+            ChangeRow(
+                row.revision.number,
+                created_at,
+                own_value(change.kind),
+                *change[1:],
+                affects=affects,
+            )
         )
     return rows
 

@@ -13,10 +13,11 @@ from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import FilterLookup, Query, Router
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from catalogs import lookup
-from catalogs.api.catalogs import CLUSTER, content_state, on_clusters
+from catalogs.api.catalogs import content_state
+from catalogs.api.parameters import CATALOG, CLUSTER, METHOD, Method, References, on_clusters
 from catalogs.api.schemas import (
     PackageDetail,
     PackageRow,
@@ -28,8 +29,9 @@ from catalogs.api.schemas import (
     verdict_row,
 )
 from catalogs.install_methods import InstallMethod
+from catalogs.lookup import at_references
 from catalogs.models import Channel, Package, PackageText, Prediction, PredictionRun
-from catalogs.resolve import BadQuestion, read_method, resolve
+from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.stored import facts_of
 from catalogs.search.find import ANSWERS, NOT_INSTALLED
 from catalogs.search.index import catalog_stamps, current_index
@@ -91,7 +93,7 @@ def read_answer(value: str) -> str:
 
 class PackageParameters(ListParameters):
     cluster: Values = values(CLUSTER)
-    catalog: Annotated[Values, FilterLookup("catalog__slug__in")] = values("Name of the catalog.")
+    catalog: References = values(CATALOG)
     q: list[Annotated[str, AfterValidator(read_search)]] | None = values(
         "Words, as in the software catalog: names (typing mistakes forgiven), keywords, kinds, "
         "provider, description; provides:KIND, provides:GROUP/KIND, image:REPOSITORY or a digest."
@@ -107,7 +109,7 @@ class PackageParameters(ListParameters):
     provides: Values = values("GROUP/KIND of an API that a bundle of it provides.")
     installable: (
         list[Annotated[str, OneOf(ANSWERS["installable"]), BeforeValidator(read_answer)]] | None
-    ) = values("What installs it, or may (PATH-unknown), as predicted for its catalog's cluster.")
+    ) = values("What installs it, or may (METHOD-unknown), as predicted for its catalog's cluster.")
     deprecated: Annotated[list[bool] | None, FilterLookup("deprecated__in")] = values(
         "Deprecated as a whole."
     )
@@ -115,6 +117,9 @@ class PackageParameters(ListParameters):
 
     def filter_cluster(self, clusters: Values) -> Q:
         return on_clusters(clusters, "catalog__")
+
+    def filter_catalog(self, references: References) -> Q:
+        return at_references(references, "catalog__") if references else Q()
 
     def filter_q(self, queries: Values) -> Q:
         return any_of(queries, _matching)
@@ -248,7 +253,7 @@ def _package_verdicts(package: Package) -> list[VerdictRow]:
 
 
 class ResolutionParameters(Parameters):
-    path: str = text("What installs it; needed.", json_schema_extra={"enum": list(InstallMethod)})
+    method: Method = Field(description=METHOD)
     version: str = text(
         "Version range: >=1.2.0, <2.0.0 for ClusterExtension, >=1.2.0 <2.0.0 for others."
     )
@@ -273,7 +278,7 @@ def get_resolution(
         try:
             resolution = resolve(
                 facts_of(row),
-                read_method(query.path),
+                query.method,
                 channels=query.channel or [],
                 version=query.version,
                 installed=query.installed,

@@ -25,6 +25,7 @@ from catalogs.models import (
 from catalogs.verdicts import catalog_inspection
 from catalogs.verdicts.read import StoredVerdict
 from catalogs.views.presenters import origin
+from olmweb.api.parameters import own_value
 from olmweb.errors import Missing
 
 R = TypeVar("R")
@@ -41,8 +42,12 @@ class ErrorText:
 
 @dataclass(frozen=True, slots=True)
 class CatalogRow:
+    """`catalog` is its reference, CLUSTER/NAME; `name` and `namespace` are those of the object on
+    the cluster. `exact` false: rebuilt from answers, not the author's bytes."""
+
     cluster: str
     catalog: str
+    catalog_url: str
     source_kind: str
     namespace: str
     name: str
@@ -50,8 +55,8 @@ class CatalogRow:
     availability: str
     state: str
     stale: bool
-    way: str  # how it was read, such as "catalogd" or "gRPC by port-forward"
-    exact: bool  # false: rebuilt from answers, not the author's bytes
+    access_method: str
+    exact: bool
     resolved_digest: str
     content_hash: str
     revision: int
@@ -69,7 +74,7 @@ class CatalogRow:
 @dataclass(frozen=True, slots=True)
 class RevisionRow:
     revision: int
-    at: datetime
+    created_at: datetime
     content_hash: str
     digest: str
     counts: dict[str, Any]
@@ -98,9 +103,20 @@ class InspectionState:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessMethodRow:
+    """One of the ways to read a catalog: `state` is used, usable, ..., `message` says why."""
+
+    name: str
+    state: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogDetail(CatalogRow):
+    """`access_methods` are in the order of preference."""
+
     source: str
-    ways: list[Any]  # in the order of preference: way, state, why
+    access_methods: list[AccessMethodRow]
     conditions: list[Any]
     revisions: list[RevisionRow]
     images: InspectionState
@@ -110,6 +126,7 @@ class CatalogDetail(CatalogRow):
 class PackageRow:
     cluster: str
     catalog: str
+    catalog_url: str
     package: str
     display_name: str
     summary: str
@@ -154,10 +171,10 @@ class ChannelRow:
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
     """The stored verdict on a bundle and install method; `rule` is empty for an installable one.
-    `watch` is what a Subscription's OperatorGroup selects."""
+    `target` is what a Subscription's OperatorGroup selects."""
 
-    path: str
-    watch: str
+    method: str
+    target: str
     verdict: str
     rule: str
     sentence: str
@@ -179,6 +196,7 @@ class BundleRow:
 
     cluster: str
     catalog: str
+    catalog_url: str
     package: str
     bundle: str
     version: str
@@ -259,8 +277,8 @@ class InspectionRow:
     bundle: str
     image: str
     state: str
-    asked_by: str
-    asked_at: datetime
+    user: str
+    created_at: datetime
     finished_at: datetime | None
     next_attempt_at: datetime | None
     bytes_done: int
@@ -302,7 +320,7 @@ class ChangeRow:
     """`affects`: a sentence for each installed operator that the change concerns."""
 
     revision: int
-    at: datetime | None
+    created_at: datetime | None
     kind: str
     package: str
     subject: str
@@ -313,11 +331,11 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """`fate` of the package: gone, added or changed. `affects`: as in ChangeRow, where both sides
-    are revisions of the same catalog. Between two catalogs no installed operator is affected unless
-    it moves: its sentence is in `affects_if_moved`."""
+    """`change` of the package: removed, added or changed. `affects`: as in ChangeRow, where both
+    sides are revisions of the same catalog. Between two catalogs no installed operator is affected
+    unless it moves: its sentence is in `affects_if_moved`."""
 
-    fate: str
+    change: str
     kind: str
     package: str
     subject: str
@@ -325,6 +343,11 @@ class DifferenceRow:
     after: str
     affects: list[str]
     affects_if_moved: list[str]
+
+
+def catalog_url(catalog: Catalog) -> str:
+    """The address of a catalog in the REST API; `str(catalog)` is its reference."""
+    return reverse("api:get_catalog", args=[catalog.cluster_name, catalog.slug])
 
 
 def row_of(row: type[R], source: Any, **values: Any) -> R:
@@ -347,8 +370,8 @@ def catalog_row(catalog: Catalog) -> CatalogRow:
         CatalogRow,
         catalog,
         cluster=catalog.cluster_name,
-        catalog=catalog.slug,
-        way=catalog.access_method,
+        catalog=str(catalog),
+        catalog_url=catalog_url(catalog),
         exact=not origin(catalog.access_method),
         packages=catalog.package_count,
         channels=catalog.channel_count,
@@ -364,9 +387,11 @@ def catalog_detail(catalog: Catalog, *, revisions: int) -> CatalogDetail:
     return CatalogDetail(
         **shallow(catalog_row(catalog)),
         source=catalog.source,
-        ways=catalog.access_methods,
+        access_methods=[
+            AccessMethodRow(row["way"], row["state"], row["why"]) for row in catalog.access_methods
+        ],
         conditions=catalog.conditions,
-        revisions=[row_of(RevisionRow, r, revision=r.number, at=r.created_at) for r in newest],
+        revisions=[row_of(RevisionRow, r, revision=r.number) for r in newest],
         images=inspection_state(catalog),
     )
 
@@ -389,7 +414,8 @@ def package_row(package: Package, *, installed: bool) -> PackageRow:
         PackageRow,
         package,
         cluster=package.catalog.cluster_name,
-        catalog=package.catalog.slug,
+        catalog=str(package.catalog),
+        catalog_url=catalog_url(package.catalog),
         package=package.name,
         bundle=package.head_bundle,
         version=package.head_version,
@@ -412,7 +438,8 @@ def bundle_row(bundle: Bundle) -> BundleRow:
         BundleRow,
         bundle,
         cluster=bundle.package.catalog.cluster_name,
-        catalog=bundle.package.catalog.slug,
+        catalog=str(bundle.package.catalog),
+        catalog_url=catalog_url(bundle.package.catalog),
         package=bundle.package.name,
         bundle=bundle.name,
         install_modes=bundle.install_modes if bundle.install_modes_known else None,
@@ -445,6 +472,8 @@ def inspection_row(bundle: Bundle, row: BundleInspection | None) -> InspectionRo
         InspectionRow,
         row,
         bundle=bundle.name,
+        user=row.asked_by,
+        created_at=row.asked_at,
         bytes_done=row.done,
         bytes_total=row.total,
         digest=row.manifests.digest if row.manifests else None,
@@ -454,4 +483,10 @@ def inspection_row(bundle: Bundle, row: BundleInspection | None) -> InspectionRo
 
 
 def verdict_row(verdict: StoredVerdict, bundle: str) -> VerdictRow:
-    return row_of(VerdictRow, verdict, watch=verdict.target, bundle=bundle)
+    return row_of(
+        VerdictRow,
+        verdict,
+        method=verdict.path,
+        verdict=own_value(verdict.verdict),
+        bundle=bundle,
+    )

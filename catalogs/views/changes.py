@@ -37,6 +37,7 @@ from catalogs.revisions.report import (
     make_report,
 )
 from catalogs.views import forms, presenters
+from olmweb.api.parameters import own_value
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import OptionField, PageField, QueryForm, TextField
 from olmweb.web.pages import render_page
@@ -250,10 +251,10 @@ def _api_url(
     """The address of the same report in the API, without the format."""
     params = QueryDict(mutable=True)
     if since is not None:
-        params["since"] = str(since.number)
+        params["from"] = str(since.number)
     if revision is not None:
         params["revision"] = str(revision.number)
-    params.setlist("kind", sorted(query.kinds))
+    params.setlist("kind", sorted(map(own_value, query.kinds)))
     if query.package:
         params["package"] = query.package
     place = (catalog.cluster_name, catalog.slug)
@@ -316,7 +317,8 @@ def _comparison_api_url(params: QueryDict) -> str:
     """The address of the same comparison in the API, without the format."""
     filters = QueryDict(mutable=True)
     for name in ("from", "to", "kind", "package"):
-        filters.setlist(name, [value for value in params.getlist(name) if value])
+        texts = [value for value in params.getlist(name) if value]
+        filters.setlist(name, map(own_value, texts) if name == "kind" else texts)
     return f"{reverse('api:compare')}?{filters.urlencode()}&"
 
 

@@ -6,29 +6,32 @@ They make the same plans, dry runs, refusals and rows as the pages.
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.db.models import Count, Max, Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from ninja import FilterLookup, Query, Router
+from pydantic import Field
 
+from catalogs.api.parameters import Method, Reference
 from catalogs.install_methods import InstallMethod
+from catalogs.lookup import referenced_catalog
 from catalogs.models import Package
 from catalogs.verdicts.rules import Verdict
 from installs.actions import bulk, plan_changes, record, removal, retry
 from installs.actions.bulk import Item, Key
 from installs.actions.objects import CARRIES_MORE, DryRun
-from installs.actions.plan import Plan, plan_install, read_method
+from installs.actions.plan import Plan, plan_install
 from installs.api.operators import OnCluster
 from installs.api.schemas import (
     ActionRow,
-    BatchRow,
+    BulkInstallRow,
     DryRunRow,
     action_row,
-    batch_row,
+    action_rows,
+    bulk_install_row,
 )
 from installs.methods import METHODS
 from installs.models import Action
@@ -38,17 +41,29 @@ from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_requ
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import Moments, OneOf, RequestBody, Values, at_or_after, values
+from olmweb.api.parameters import (
+    SINCE,
+    UNTIL,
+    Moment,
+    OneOf,
+    RequestBody,
+    Values,
+    at_or_after,
+    before,
+    own_value,
+    values,
+)
 from olmweb.clusters import get_cluster
 from olmweb.errors import BadRequest, Missing, OlmwebError
-from olmweb.models import Cluster
+from olmweb.models import LOCAL, Cluster
 
 KEY_LIMIT = 100
-VERBS = ("install", "upgrade", "approve", "retry", "remove")
 FORM_FIELDS = (
     *("namespace", "channel", "version", "targets", "approval", "policy"),
     *("service_account", "crd_safety"),
 )
+ALWAYS = frozenset({"cluster", "verb", "dry_run"})
+OF_OBJECT = frozenset({"method", "namespace", "name"})
 router = Router(tags=["Actions"])
 
 
@@ -61,26 +76,31 @@ class ActionParameters(ListParameters):
         list[Annotated[str, OneOf(tuple(Action.State.values))]] | None, FilterLookup("state__in")
     ] = values("State.")
     package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
-    user: Annotated[Values, FilterLookup("user__username__in")] = values("Name of who asked.")
-    since: Moments = values("Recorded at or after this time (RFC 3339) or day.")
+    user: Annotated[Values, FilterLookup("user__username__in")] = values("Who asked for it.")
+    since: Moment = Field(None, description=SINCE)
+    until: Moment = Field(None, description=UNTIL)
 
-    def filter_since(self, moments: Moments) -> Q:
-        return at_or_after("created_at", moments)
+    def filter_since(self, moment: Moment) -> Q:
+        return at_or_after("created_at", moment)
+
+    def filter_until(self, moment: Moment) -> Q:
+        return before("created_at", moment)
 
 
 class ActionBody(RequestBody):
     """An action to take. `name` is the object's; of an install empty for the default. `only`
-    refuses an approval if the InstallPlan carries more than this ClusterServiceVersion. `bundle`
-    names the bundle to install instead of its `version`. `version` is a version or a range, in the
-    grammar of the method; of a Subscription the bundle in it that is nearest to the channel's head
-    becomes startingCSV. `anyway` also installs what is predicted to fail. `without_conversion` also
-    removes an operator whose conversion webhook CustomResourceDefinitions still need."""
+    refuses an approval if the InstallPlan carries more than this ClusterServiceVersion. `catalog`
+    is a reference, CLUSTER/NAME. `bundle` names the bundle to install instead of its `version`.
+    `version` is a version or a range, in the grammar of the method; of a Subscription the bundle in
+    it that is nearest to the channel's head becomes startingCSV. `force_conflicts` takes fields
+    over from other managers. `anyway` also installs what is predicted to fail. `without_conversion`
+    also removes an operator whose conversion webhook CustomResourceDefinitions still need."""
 
     cluster: str
-    verb: str
-    path: str = InstallMethod.PLATFORM_OPERATOR.value
+    verb: Annotated[str, OneOf(tuple(Action.Verb.values))]
+    method: Method = InstallMethod.PLATFORM_OPERATOR
     package: str = ""
-    catalog: str = ""
+    catalog: Reference | Literal[""] = ""
     name: str = ""
     namespace: str = ""
     channel: str = ""
@@ -92,7 +112,7 @@ class ActionBody(RequestBody):
     service_account: str = ""
     crd_safety: str = ""
     only: str = ""
-    take: bool = False
+    force_conflicts: bool = False
     anyway: bool = False
     without_conversion: bool = False
     dry_run: bool = False
@@ -103,8 +123,8 @@ def list_actions(request: HttpRequest, query: Query[ActionParameters]) -> HttpRe
     """What people asked OLM Web to do, newest first."""
     by_state = Action.objects.order_by("state").values_list("state")
     state = list(by_state.annotate(Count("id"), Max("id"), Max("finished_at"), Max("sent_at")))
-    actions = query.filter(Action.objects.select_related("cluster"))
-    source = StoredRows(actions, ("-id",), lambda rows: [action_row(row) for row in rows])
+    actions = query.filter(Action.objects.select_related("cluster", "user"))
+    source = StoredRows(actions, ("-id",), action_rows)
     return answer_list(request, query, "actions", ActionRow, source, state)
 
 
@@ -120,8 +140,6 @@ def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
     """
     require_scope(request)
     person(request.user)
-    if body.verb not in VERBS:
-        raise BadRequest(f"The verb is one of {', '.join(VERBS)}.", verb="No such verb.")
     key, hashed = read_key(request), _hash_of(body)
     if not body.dry_run and (earlier := record.earlier_action(request.user, key, hashed)):
         return accepted(action_row(earlier), replayed=True)
@@ -179,13 +197,13 @@ def tried(plan: Plan, result: DryRun) -> HttpResponseBase:
         "objects": [list(names) for names in result.objects],
     }
     verdict = plan.verdict and {
-        "verdict": plan.verdict.verdict.value,
+        "verdict": own_value(plan.verdict.verdict),
         "rule": plan.verdict.rule,
         "sentence": plan.verdict.sentence,
     }
     return json_response(
         {
-            "target": plan.target,
+            "bundle": plan.target,
             "verdict": verdict,
             "manifests": list(plan.manifests),
             "dry_run": outcome,
@@ -193,10 +211,10 @@ def tried(plan: Plan, result: DryRun) -> HttpResponseBase:
     )
 
 
-def accepted(row: ActionRow | BatchRow, *, replayed: bool) -> HttpResponseBase:
+def accepted(row: ActionRow | BulkInstallRow, *, replayed: bool) -> HttpResponseBase:
     response = json_response(row)
     response.status_code = 202
-    route = "get_action" if isinstance(row, ActionRow) else "get_batch"
+    route = "get_action" if isinstance(row, ActionRow) else "get_bulk_install"
     response["Location"] = reverse(f"api:{route}", args=[row.id])
     response["Idempotency-Replayed"] = "true" if replayed else "false"
     return response
@@ -204,38 +222,51 @@ def accepted(row: ActionRow | BatchRow, *, replayed: bool) -> HttpResponseBase:
 
 def _plan(body: ActionBody) -> Plan:
     cluster = get_cluster(body.cluster)
+    _refuse_foreign_fields(body)
     fields = body.model_dump(include=set(FORM_FIELDS))
     if body.verb == Action.Verb.INSTALL:
         package = find_package(cluster, body.package, body.catalog)
-        _refuse_foreign_fields(fields | {"bundle": body.bundle}, read_method(body.path))
         fields["version"] = _version(body, package)
-        return plan_install(cluster, package, body.name, body.path, fields)
+        return plan_install(cluster, package, body.name, body.method, fields)
     if body.verb == Action.Verb.APPROVE:
         plan = lookup.get_install_plan(cluster.name, body.namespace, body.name)
         return plan_changes.plan_approve(cluster, plan, body.only)
-    kind = read_method(body.path)
+    kind = body.method
     operator = lookup.get_operator(cluster.name, kind, body.namespace or "-", body.name)
     if body.verb == Action.Verb.UPGRADE:
-        return plan_changes.plan_upgrade(operator, fields | {"take": "yes" if body.take else ""})
+        take = "yes" if body.force_conflicts else ""
+        return plan_changes.plan_upgrade(operator, fields | {"take": take})
     if body.verb == Action.Verb.RETRY:
         return retry.plan_retry(operator)
     return removal.plan_remove(operator, without_conversion=body.without_conversion)
 
 
-def _refuse_foreign_fields(values: Mapping[str, str], method: InstallMethod) -> None:
-    """Raises OlmwebError (422) that names the values for which the method has no field."""
-    usable = METHODS[method].form_fields()
+def _refuse_foreign_fields(body: ActionBody) -> None:
+    """Raises OlmwebError (422) that names the values for which the verb or method has no field."""
+    method, verb = body.method, body.verb
+    of_method = METHODS[method].form_fields()
+    if "version" in of_method:
+        of_method |= {"bundle"}
+    usable = {
+        Action.Verb.INSTALL: of_method | {"package", "catalog", "name", "method", "anyway"},
+        Action.Verb.UPGRADE: METHODS[method].upgrade_fields | OF_OBJECT | {"force_conflicts"},
+        Action.Verb.APPROVE: frozenset({"namespace", "name", "only"}),
+        Action.Verb.REMOVE: OF_OBJECT | {"without_conversion"},
+    }.get(Action.Verb(verb), OF_OBJECT)
+    given = {name for name in body.model_fields_set if getattr(body, name)} - ALWAYS
+    by_method = verb == Action.Verb.INSTALL or verb == Action.Verb.UPGRADE
     problems = {
         name: f"A {method} has no {name}."
-        for name, value in values.items()
-        if value and ("version" if name == "bundle" else name) not in usable
+        if by_method and name in (*FORM_FIELDS, "bundle")
+        else f"The verb {verb} has no {name}."
+        for name in sorted(given - usable)
     }
     if problems:
         raise OlmwebError(
             " ".join(problems.values()),
             code="no-such-field",
             status=422,
-            hint=METHODS[method].version_hint or "Leave it out, or choose another path.",
+            hint=METHODS[method].version_hint or "Leave it out, or choose another method.",
             fields=problems,
         )
 
@@ -268,11 +299,15 @@ def _refuse_predicted_failure(plan: Plan) -> None:
 
 
 def find_package(cluster: Cluster, name: str, catalog: str) -> Package:
-    """The package in a catalog of the cluster, else in one without a cluster. `catalog` is a slug,
-    empty for any. Raises Missing."""
+    """The package in a catalog of the cluster, else in one without a cluster. `catalog` is a
+    reference, empty for any. Raises Missing, and BadRequest for the catalog of another cluster."""
     rows: Any = Package.objects.select_related("catalog").filter(name=name)
     if catalog:
-        rows = rows.filter(catalog__slug=catalog)
+        row = referenced_catalog(catalog)
+        if row.cluster_id not in (None, cluster.pk):
+            message = f"Catalog {row} is not of cluster {cluster.name}."
+            raise BadRequest(message, code="invalid", catalog=message)
+        rows = rows.filter(catalog=row)
     package: Package | None = (
         rows.filter(catalog__cluster=cluster).order_by("catalog__name").first()
         or rows.filter(catalog__cluster=None).order_by("catalog__name").first()
@@ -284,12 +319,13 @@ def find_package(cluster: Cluster, name: str, catalog: str) -> Package:
 
 
 class BulkInstallBody(RequestBody):
-    """Packages to install. `packages` are `CATALOG/PACKAGE`; the other values are the
-    same for all. `anyway` also installs what is predicted to fail or is there already."""
+    """Packages to install. `packages` are `CLUSTER/CATALOG/PACKAGE`, `-` for CLUSTER without one;
+    the other values are the same for all. `anyway` also installs what is predicted to fail or is
+    there already."""
 
     cluster: str
     packages: list[str]
-    path: str = InstallMethod.PLATFORM_OPERATOR.value
+    method: Method = InstallMethod.PLATFORM_OPERATOR
     namespace: str = ""
     targets: str = ""
     approval: str = ""
@@ -299,8 +335,8 @@ class BulkInstallBody(RequestBody):
     dry_run: bool = False
 
 
-@router.post("/bulk-installs", response={202: BatchRow})
-def create_batch(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBase:
+@router.post("/bulk-installs", response={202: BulkInstallRow})
+def create_bulk_install(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBase:
     """Asks for many installs at once; the cluster tries each first.
 
     202 with the bulk install; what it would not take is in `left_out` with the reason. With
@@ -329,22 +365,25 @@ def create_batch(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBas
             request_hash=hashed,
             token=token_of_request(request),
         )
-    row = batch_row(progress_of(lookup.get_batch(batch.pk)))
+    row = bulk_install_row(progress_of(lookup.get_batch(batch.pk)))
     return accepted(row, replayed=batch.replayed)
 
 
 def _bulk_target(body: BulkInstallBody) -> tuple[Cluster, InstallMethod, list[Key]]:
     cluster = get_cluster(body.cluster)
-    method = read_method(body.path)
     bulk.require_few(len(set(body.packages)))
-    keys = bulk.read_keys(f"{cluster.name}/{name}" for name in body.packages)
+    keys = bulk.read_keys(body.packages)
     if len(keys) != len(set(body.packages)):
         raise BadRequest(
-            "Each of packages is CATALOG/PACKAGE.",
+            "Each of packages is CLUSTER/CATALOG/PACKAGE.",
             code="invalid",
-            packages="For example redhat-operators/etcd.",
+            packages="For example prod/redhat-operators/etcd.",
         )
-    return cluster, method, keys
+    foreign = next((key for key in keys if key.cluster not in (cluster.name, LOCAL)), None)
+    if foreign is not None:
+        message = f"{foreign} is not of cluster {cluster.name}."
+        raise BadRequest(message, code="invalid", packages=message)
+    return cluster, body.method, keys
 
 
 def _bulk_items(
@@ -368,29 +407,29 @@ def _dry_run_row(item: Item) -> DryRunRow:
     prediction = candidate.prediction
     return DryRunRow(
         package=candidate.name,
-        catalog=candidate.key.catalog,
-        verdict=prediction.verdict.value if prediction else "",
+        catalog=f"{candidate.key.cluster}/{candidate.key.catalog}",
+        verdict=own_value(prediction.verdict) if prediction else "",
         rule=prediction.rule if prediction else "",
         sentence=prediction.sentence if prediction else "",
         ok=item.plan is not None and not item.problem,
         reason=item.problem,
         hint=item.hint,
-        target=item.plan.target if item.plan else "",
+        bundle=item.plan.target if item.plan else "",
         manifests=list(item.plan.manifests) if item.plan else [],
     )
 
 
-@router.get("/bulk-installs/{id}", response=BatchRow, auth=PEOPLE_ONLY)
-def get_batch(request: HttpRequest, id: int) -> HttpResponseBase:
+@router.get("/bulk-installs/{id}", response=BulkInstallRow, auth=PEOPLE_ONLY)
+def get_bulk_install(request: HttpRequest, id: int) -> HttpResponseBase:
     """One bulk install: each action with its state, how many are done, what was left out."""
-    row = batch_row(progress_of(lookup.get_batch(id)))
+    row = bulk_install_row(progress_of(lookup.get_batch(id)))
     return answer_one(request, (row,), lambda: row)
 
 
-@router.post("/bulk-installs/{id}/stop", response=BatchRow)
-def stop_batch(request: HttpRequest, id: int) -> HttpResponseBase:
+@router.post("/bulk-installs/{id}/stop", response=BulkInstallRow)
+def stop_bulk_install(request: HttpRequest, id: int) -> HttpResponseBase:
     """Stops what of it was not begun; what had begun goes on. Needs a token with the scope act."""
     require_scope(request)
     person(request.user)
     bulk.stop(lookup.get_batch(id), request.user)
-    return json_response(batch_row(progress_of(lookup.get_batch(id))))
+    return json_response(bulk_install_row(progress_of(lookup.get_batch(id))))

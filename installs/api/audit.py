@@ -1,4 +1,4 @@
-"""REST route of the audit: JSON, CSV or Markdown of one catalog, path and cluster."""
+"""REST route of the audit: JSON, CSV or Markdown of one catalog, install method and cluster."""
 
 from typing import Annotated
 
@@ -8,8 +8,8 @@ from django.http.response import HttpResponseBase
 from ninja import Query, Router
 from pydantic import Field
 
-from catalogs.install_methods import InstallMethod
-from catalogs.lookup import get_catalog
+from catalogs.api.parameters import CATALOG, METHOD, Method, Reference
+from catalogs.lookup import referenced_catalog
 from catalogs.models import PredictionRun
 from catalogs.verdicts.facts import WatchTarget
 from installs.audit.audit import WATCHES, audit, read_watch
@@ -25,29 +25,23 @@ from olmweb.api.formats import (
 from olmweb.api.lists import FORMATS
 from olmweb.api.parameters import OneOf, Parameters, text
 from olmweb.clusters import get_cluster
-from olmweb.models import LOCAL
 
 router = Router(tags=["Catalogs"])
 
 
 class AuditParameters(Parameters):
-    catalog: str = Field(
-        min_length=1,
-        description="A catalog as CLUSTER/NAME, `-/NAME` for one of no cluster; needed.",
-    )
-    path: str = Field(
-        description="What installs; needed.", json_schema_extra={"enum": list(InstallMethod)}
-    )
+    catalog: Reference = Field(description=CATALOG)
+    method: Method = Field(description=METHOD)
     cluster: str = text(
         "Ask this cluster's facts, too, and what it has. Absent: the catalog alone."
     )
-    watch: Annotated[str, OneOf(("", *WATCHES))] = text(
+    target: Annotated[str, OneOf(("", *WATCHES))] = text(
         "Namespaces that a Subscription's OperatorGroup selects; absent: all. "
         "any: those with which the package is installable, as on the pages.",
         json_schema_extra={"enum": list(WATCHES)},
     )
     namespace: str = text(
-        "A namespace of the cluster, for Subscriptions: its OperatorGroup counts, not `watch`."
+        "A namespace of the cluster, for Subscriptions: its OperatorGroup counts, not `target`."
     )
     format: Annotated[str, OneOf(("", "json", "csv", "md"))] = text(
         "csv has a row for each package; md is for people.",
@@ -57,18 +51,13 @@ class AuditParameters(Parameters):
 
 @router.get("/audit", response=dict)
 def get_audit(request: HttpRequest, query: Query[AuditParameters]) -> HttpResponseBase:
-    """Which packages could be installed by a path, and by which rule not, from stored predictions;
-    with a cluster, beside what it has. Predictions that differ from that come first."""
+    """Which packages could be installed by an install method, and by which rule not, from stored
+    verdicts; with a cluster, beside what it has. Verdicts that differ from that come first."""
     if query.namespace and not query.cluster:
         raise refuse("namespace", "namespace is of a cluster: cluster is needed, too.")
-    try:
-        method = InstallMethod.parse(query.path)
-    except ValueError as error:
-        raise refuse("path", str(error)) from None
     form = query.format or "json"
     require_acceptable(request, FORMATS[form])
-    cluster_name, _, slug = query.catalog.rpartition("/")
-    catalog = get_catalog(cluster_name or LOCAL, slug)
+    catalog = referenced_catalog(query.catalog)
     cluster = get_cluster(query.cluster) if query.cluster else None
     runs = PredictionRun.objects.filter(catalog=catalog)
     evaluated_at = runs.aggregate(at=Max("evaluated_at"))["at"]
@@ -77,8 +66,8 @@ def get_audit(request: HttpRequest, query: Query[AuditParameters]) -> HttpRespon
     unchanged = not_modified(request, etag)
     if unchanged is not None:
         return unchanged
-    target = read_watch(query.watch or WatchTarget.ALL)
-    report = audit(catalog, method, cluster=cluster, target=target, namespace=query.namespace)
+    target = read_watch(query.target or WatchTarget.ALL)
+    report = audit(catalog, query.method, cluster=cluster, target=target, namespace=query.namespace)
     if form == "json":
         return finish(json_response(as_json(report)), etag)
     body = as_csv(report) if form == "csv" else as_markdown(report)

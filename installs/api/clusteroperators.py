@@ -24,7 +24,7 @@ from installs.queries import lookup
 from installs.queries.clusteroperators import explanation_of, members_of
 from olmweb.api.formats import answer_one
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import OneOf, Values, any_of, values
+from olmweb.api.parameters import Values, any_of, values
 
 router = Router(tags=["Cluster operators"])
 
@@ -42,13 +42,11 @@ class CRDParameters(ListParameters):
     finding: Annotated[NameOrNone, FilterLookup("finding__in")] = values(
         "Id of the finding; `-` for none."
     )
-    problem: list[Annotated[str, OneOf(("yes", "no"))]] | None = values(
-        "Whether something is wrong with it."
-    )
+    problem: list[bool] | None = values("Whether something is wrong with it.")
     q: Values = values("Words that name, kind or owner contain.")
 
-    def filter_problem(self, answers: Values) -> Q:
-        return any_of(answers, lambda answer: Q(finding="") if answer == "no" else ~Q(finding=""))
+    def filter_problem(self, answers: list[bool] | None) -> Q:
+        return any_of(answers, lambda wanted: ~Q(finding="") if wanted else Q(finding=""))
 
     def filter_q(self, texts: Values) -> Q:
         return containing(texts, ("name", "served_kind", "owner_name"))

@@ -70,9 +70,9 @@ class StatusPage(Page[StatusRow]):
 def list_status(request: HttpRequest, query: Query[StatusParameters]) -> HttpResponseBase:
     """Per cluster: how many operators are in which health, and the causes behind."""
     catalogs = list(Catalog.objects.order_by("id").values_list("id", "cluster", "state"))
-    feeds = list(ResourceWatch.objects.order_by("id").values_list("id", "state"))
+    watched = list(ResourceWatch.objects.order_by("id").values_list("id", "state"))
     source = StoredRows(query.filter(Cluster.objects.all()), ("name", "id"), _status_rows)
-    state = [_rows_state(), catalogs, feeds]
+    state = [_rows_state(), catalogs, watched]
     about = {"olmweb": {"version": settings.VERSION}}
     return answer_list(request, query, "status", StatusRow, source, state, about=about)
 
@@ -88,7 +88,7 @@ def list_clusters(request: HttpRequest, query: Query[ListParameters]) -> HttpRes
 
 @router.get("/clusters/{name}", response=ClusterDetail)
 def get_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
-    """One cluster with its feeds: what is read of it, how fresh that is, and why not."""
+    """One cluster with its watched resources: what is read of it, how fresh it is, and why not."""
     row = clusters.get_cluster(name)
     watched = watched_resources(row)
     return answer_one(
@@ -133,7 +133,7 @@ def _status_rows(clusters: Sequence[Cluster]) -> list[StatusRow]:
     states = _tally(catalogs.annotate(Count("id")))
     platform = _clusteroperator_counts(of)
     watches = ResourceWatch.objects.filter(of).order_by().values_list("cluster", "state")
-    feeds = _tally(watches.annotate(Count("id")))
+    watched = _tally(watches.annotate(Count("id")))
     upgrades = dict(operators.filter(UPGRADABLE).values_list("cluster").annotate(Count("id")))
     crds = _crd_counts(of)
     titles = {entry.id: entry.title for entry in knowledge()}
@@ -147,7 +147,9 @@ def _status_rows(clusters: Sequence[Cluster]) -> list[StatusRow]:
             operators={name: health[cluster.pk].get(name, 0) for name in Health.values},
             clusteroperators=platform.get(cluster.pk, dict.fromkeys(PLATFORM_COUNTS, 0)),
             catalogs={name: states[cluster.pk].get(name, 0) for name in Catalog.State.values},
-            feeds={name: feeds[cluster.pk].get(name, 0) for name in ResourceWatch.State.values},
+            watched_resources={
+                name: watched[cluster.pk].get(name, 0) for name in ResourceWatch.State.values
+            },
             crds=crds.get(cluster.pk, {"total": 0, "problems": 0}),
             upgrades=upgrades.get(cluster.pk, 0),
             approvals=health[cluster.pk].get(Health.NEEDS_APPROVAL, 0),

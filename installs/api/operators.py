@@ -10,8 +10,10 @@ from django.db.models import F, Max, Min, Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import FilterLookup, Query, Router
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
+from catalogs.api.parameters import CATALOG, read_reference
+from catalogs.install_methods import InstallMethod
 from installs.api.schemas import (
     EventRow,
     LinkRow,
@@ -21,37 +23,51 @@ from installs.api.schemas import (
     TransitionRow,
     approval_row,
     finding_text,
-    operator_row,
+    operator_rows,
     transition_row,
 )
 from installs.diagnosis.evaluate import requirement_rows
 from installs.models import Health, Operator, Transition
 from installs.queries import lookup
 from installs.queries import operator_detail as detail
+from installs.queries.catalog_references import with_catalogs
 from installs.state.observation import details_of, diagnose_row
 from olmweb.api.formats import answer_one, fill
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import (
-    Moments,
+    SINCE,
+    UNTIL,
+    Moment,
     OneOf,
     Values,
     any_of,
     at_or_after,
+    before,
     none_for_dash,
     values,
 )
 from olmweb.models import Cluster
 
 HISTORY_SHOWN = 100
+
+
+def read_reference_or_dash(value: str) -> str:
+    return "" if value == "-" else read_reference(value)
+
+
 UPGRADABLE = ~Q(upgrade="") & ~Q(upgrade=F("version"))
+ReferencesOrNone = list[Annotated[str, AfterValidator(read_reference_or_dash)]] | None
 NameOrNone = list[Annotated[str, AfterValidator(none_for_dash)]] | None
+CSV = "ClusterServiceVersion"  # one without a Subscription
 OnCluster = Annotated[Values, FilterLookup("cluster__name__in")]
 router = Router(tags=["Operators"])
 
 
 class OperatorParameters(ListParameters):
     cluster: OnCluster = values("Name of the cluster.")
-    kind: Annotated[Values, FilterLookup("kind__in")] = values("Kubernetes kind.")
+    kind: Annotated[
+        list[Annotated[str, OneOf((*InstallMethod, CSV))]] | None, FilterLookup("kind__in")
+    ] = values("Kubernetes kind.")
     namespace: Annotated[NameOrNone, FilterLookup("namespace__in")] = values(
         "Namespace; `-` for none."
     )
@@ -63,23 +79,26 @@ class OperatorParameters(ListParameters):
         "Id of the finding; `-` for none."
     )
     package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
-    catalog: Annotated[NameOrNone, FilterLookup("catalog__in")] = values(
-        "Name of the catalog; `-` for none."
-    )
+    catalog: ReferencesOrNone = values(f"{CATALOG} `-` for none that OLM Web knows.")
     version: Annotated[NameOrNone, FilterLookup("version__in")] = values(
         "Installed version, exactly; `-` for none."
     )
-    since: Moments = values("In its health and reason since this time (RFC 3339) or day, or later.")
-    upgrade: list[Annotated[str, OneOf(("yes", "no"))]] | None = values(
-        "Whether there is another version to take."
-    )
+    since: Moment = Field(None, description=f"Its health and reason began: {SINCE}")
+    until: Moment = Field(None, description=f"Its health and reason began: {UNTIL}")
+    upgrade: list[bool] | None = values("Whether there is another version to take.")
     q: Values = values("Words that name, package, reason or message contain.")
 
-    def filter_since(self, moments: Moments) -> Q:
-        return at_or_after("since", moments)
+    def filter_catalog(self, references: ReferencesOrNone) -> Q:
+        return with_catalogs(references, Operator.objects.all()) if references else Q()
 
-    def filter_upgrade(self, answers: Values) -> Q:
-        return any_of(answers, lambda answer: UPGRADABLE if answer == "yes" else ~UPGRADABLE)
+    def filter_since(self, moment: Moment) -> Q:
+        return at_or_after("since", moment)
+
+    def filter_until(self, moment: Moment) -> Q:
+        return before("since", moment)
+
+    def filter_upgrade(self, answers: list[bool] | None) -> Q:
+        return any_of(answers, lambda wanted: UPGRADABLE if wanted else ~UPGRADABLE)
 
     def filter_q(self, texts: Values) -> Q:
         return containing(texts, ("name", "package", "reason", "message"))
@@ -93,10 +112,14 @@ class TransitionParameters(ListParameters):
     )
     name: Annotated[Values, FilterLookup("name__in")] = values("Name of the object.")
     type: Annotated[Values, FilterLookup("type__in")] = values("Condition type, Object or Health.")
-    since: Moments = values("Seen at or after this time (RFC 3339) or day.")
+    since: Moment = Field(None, description=SINCE)
+    until: Moment = Field(None, description=UNTIL)
 
-    def filter_since(self, moments: Moments) -> Q:
-        return at_or_after("at", moments)
+    def filter_since(self, moment: Moment) -> Q:
+        return at_or_after("at", moment)
+
+    def filter_until(self, moment: Moment) -> Q:
+        return before("at", moment)
 
 
 @router.get("/operators", response=Page[OperatorRow])
@@ -104,7 +127,7 @@ def list_operators(request: HttpRequest, query: Query[OperatorParameters]) -> Ht
     """What is installed: PlatformOperators, ClusterExtensions, Subscriptions, and
     ClusterServiceVersions without one."""
     operators = query.filter(Operator.objects.select_related("cluster").defer("conditions"))
-    source = StoredRows(operators, ("name", "id"), lambda rows: [operator_row(r) for r in rows])
+    source = StoredRows(operators, ("name", "id"), operator_rows)
     return answer_list(request, query, "operators", OperatorRow, source, clusters_state())
 
 
@@ -161,14 +184,14 @@ def _operator_detail(operator: Operator) -> OperatorDetail:
     events = detail.events_of(operator.cluster_id, keys, HISTORY_SHOWN)
     return fill(
         OperatorDetail,
-        operator_row(operator),
+        operator_rows([operator])[0],
         conditions=operator.conditions,
         chain=[fill(LinkRow, link) for link in diagnosis.chain],
         events=[fill(EventRow, event) for event in events],
         transitions=[transition_row(row) for row in transitions],
         requirements=[
             fill(RequirementRow, required, csv=csv.name, rules=list(required.rules))
-            for csv in parts.of_kind("ClusterServiceVersion")
+            for csv in parts.of_kind(CSV)
             for required in requirement_rows(details_of(csv))
         ],
         approval=approval_row(pending) if pending else None,

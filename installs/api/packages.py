@@ -11,8 +11,8 @@ from ninja import Query, Router
 from pydantic import Field
 
 from catalogs import lookup
+from catalogs.api.parameters import METHOD, Method
 from catalogs.contents.stored import inspection_of
-from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog
 from installs.api.schemas import BundleDifferenceRow, ContentsRow
 from installs.export.plan import ARGOCD, KUSTOMIZE, TYPES, YAML
@@ -39,12 +39,9 @@ class DifferenceParameters(ContentsParameters):
 
 
 class ExportParameters(Parameters):
-    path: str = text(
-        "What installs it; the catalog's own way when absent.",
-        json_schema_extra={"enum": list(InstallMethod)},
-    )
+    method: Method | None = Field(None, description=f"{METHOD} Absent: the catalog's first.")
     channel: str = text("A channel; absent: any.")
-    version: str = text("Version or range to choose from, in the path's own grammar.")
+    version: str = text("Version or range to choose from, in the method's own grammar.")
     name: str = text("Name of the object; the package's when absent.")
     namespace: str = text("Namespace to install into; the suggested one when absent.")
     targets: str = text("Namespaces that the OperatorGroup watches, with commas; * for all.")
@@ -176,4 +173,5 @@ def get_export(
 ) -> HttpResponseBase:
     """The manifests of an install as files, pinned to the resolved version. Asks no cluster."""
     row = lookup.get_package(cluster, catalog, package)
-    return file_response(row, FORMS[query.format], query.model_dump(exclude={"format"}))
+    values = query.model_dump(exclude={"format", "method"}) | {"path": query.method or ""}
+    return file_response(row, FORMS[query.format], values)

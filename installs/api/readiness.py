@@ -1,14 +1,16 @@
-"""REST routes of upgrade readiness and takeovers. Everything is answered from rows."""
+"""REST routes of upgrade readiness and of migrations to OLM v1. All are answered from rows."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Query, Router
 
+from catalogs.api.parameters import CATALOG, Reference
+from catalogs.lookup import referenced_catalog
 from installs.api.operators import clusters_state
-from installs.readiness import ReadinessRow
+from installs.api.schemas import BlockerRow, MigrationRow, migration_row, readiness_row
 from installs.readiness.request import (
     CODES,
     WEIGHTS,
@@ -16,95 +18,91 @@ from installs.readiness.request import (
     catalogs_state,
     markdown,
     read_catalogs,
-    read_following,
     requested_readiness,
 )
 from installs.readiness.v1_migration import Fate
 from installs.readiness.v1_migration_report import V1Migration, narrowed, v1_migrations
-from installs.readiness.v1_migration_report import markdown as takeover_markdown
+from installs.readiness.v1_migration_report import markdown as migrations_as_markdown
 from olmweb.api.lists import ComputedRows, Keyed, Page, ReportParameters, answer_list
-from olmweb.api.parameters import OneOf, text, values
-from olmweb.clusters import get_cluster
+from olmweb.api.parameters import OneOf, Values, text, values
 from olmweb.models import Cluster
 
 router = Router(tags=["Clusters"])
 
 
 class ReadinessParameters(ReportParameters):
-    cluster: str = text("Name of the cluster.")
-    weight: list[Annotated[str, OneOf(WEIGHTS)]] | None = values("Severity.")
+    cluster: Values = values("Name of the cluster.")
+    severity: list[Annotated[str, OneOf(WEIGHTS)]] | None = values("Severity.")
     code: list[Annotated[str, OneOf(CODES)]] | None = values("Which rule.")
     q: str = text("Words that name, package, namespace or sentence contain.")
-    following: str = text(
-        "CLUSTER/CATALOG (`-` for no cluster): the catalog of the next minor; adds what of the "
-        "installed it no longer has.",
-        alias="next",
+    next_catalog: Reference | Literal[""] = text(
+        f"{CATALOG} The catalog of the next minor: adds what of the installed it no longer has."
     )
 
 
-class TakeoverParameters(ReportParameters):
-    cluster: str = text("Name of the cluster.")
-    fate: list[Annotated[str, OneOf(tuple(fate.value for fate in Fate))]] | None = values(
+class MigrationParameters(ReportParameters):
+    cluster: Values = values("Name of the cluster.")
+    verdict: list[Annotated[str, OneOf(tuple(fate.value for fate in Fate))]] | None = values(
         "Verdict of the migration."
     )
     q: str = text("Words that name, package, namespace or a reason contain.")
 
 
-@router.get("/readiness", response=Page[ReadinessRow])
+@router.get("/readiness", response=Page[BlockerRow])
 def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> HttpResponseBase:
     """The blockers of the next minor version of each cluster, worst first, with resolutions."""
-    if query.cluster:
-        get_cluster(query.cluster)
     filters = ReadinessRequest(
-        cluster=query.cluster,
-        weights=tuple(query.weight or ()),
+        weights=tuple(query.severity or ()),
         codes=tuple(query.code or ()),
         q=query.q,
-        following=read_following(query.following),
+        following=referenced_catalog(query.next_catalog, "next_catalog")
+        if query.next_catalog
+        else None,
     )
-    clusters = _clusters()
+    clusters = _clusters(query.cluster)
 
     def rows() -> Iterator[Keyed]:
         for report in requested_readiness(clusters, filters):
             for number, row in enumerate(report.rows):
                 if filters.matches(row):
-                    yield Keyed((report.cluster, number), row)
+                    yield Keyed((report.cluster, number), readiness_row(row))
 
     return answer_list(
         request,
         query,
         "readiness",
-        ReadinessRow,
+        BlockerRow,
         ComputedRows(rows),
         [clusters_state(), catalogs_state(read_catalogs())],
         lambda: markdown(requested_readiness(clusters, filters), filters),
     )
 
 
-@router.get("/takeovers", response=Page[V1Migration])
-def list_takeovers(request: HttpRequest, query: Query[TakeoverParameters]) -> HttpResponseBase:
-    """For each Subscription whether a ClusterExtension can take over, and what is in the way."""
-    clusters = [get_cluster(query.cluster)] if query.cluster else _clusters()
+@router.get("/migrations", response=Page[MigrationRow])
+def list_migrations(request: HttpRequest, query: Query[MigrationParameters]) -> HttpResponseBase:
+    """For each Subscription whether it can be migrated to a ClusterExtension, and the obstacles."""
+    clusters = _clusters(query.cluster)
 
     def matching() -> list[V1Migration]:
-        return narrowed(v1_migrations(clusters), query.fate or (), query.q)
+        return narrowed(v1_migrations(clusters), query.verdict or (), query.q)
 
     def rows() -> Iterator[Keyed]:
         for number, row in enumerate(matching()):
-            yield Keyed((row.cluster, number), row)
+            yield Keyed((row.cluster, number), migration_row(row))
 
     return answer_list(
         request,
         query,
-        "takeovers",
-        V1Migration,
+        "migrations",
+        MigrationRow,
         ComputedRows(rows),
         [clusters_state(), catalogs_state(read_catalogs())],
-        lambda: takeover_markdown(matching()),
+        lambda: migrations_as_markdown(matching()),
     )
 
 
-def _clusters() -> list[Cluster]:
-    """All clusters in the order in which cursors compare their names, whatever the collation of
-    the database."""
-    return sorted(Cluster.objects.all(), key=lambda cluster: cluster.name)
+def _clusters(names: Values) -> list[Cluster]:
+    """The clusters with these names, all without any, in the order in which cursors compare their
+    names, whatever the collation of the database."""
+    rows = Cluster.objects.filter(name__in=names) if names else Cluster.objects.all()
+    return sorted(rows, key=lambda cluster: cluster.name)

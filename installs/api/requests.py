@@ -3,14 +3,16 @@
 They make the same plans, dry runs, refusals and rows as the pages.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from django.db.models import Q
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from ninja import FilterLookup, Query, Router
+from pydantic import Field
 
+from catalogs.api.parameters import Method, Reference
 from catalogs.install_methods import InstallMethod
 from installs.actions import record
 from installs.actions import requests as install_requests
@@ -23,7 +25,17 @@ from installs.queries.activity import requests_revision
 from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_request
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import Moments, OneOf, RequestBody, Values, at_or_after, values
+from olmweb.api.parameters import (
+    SINCE,
+    UNTIL,
+    Moment,
+    OneOf,
+    RequestBody,
+    Values,
+    at_or_after,
+    before,
+    values,
+)
 from olmweb.clusters import get_cluster
 
 router = Router(tags=["Actions"])
@@ -32,48 +44,53 @@ router = Router(tags=["Actions"])
 class RequestParameters(ListParameters):
     cluster: OnCluster = values("Name of the cluster.")
     package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
-    user: Annotated[Values, FilterLookup("user__username__in")] = values("Name of who asked.")
+    user: Annotated[Values, FilterLookup("user__username__in")] = values("Who asked for it.")
     state: Annotated[
         list[Annotated[str, OneOf(tuple(InstallRequest.State.values))]] | None,
         FilterLookup("state__in"),
     ] = values("State.")
-    since: Moments = values("Recorded at or after this time (RFC 3339) or day.")
+    since: Moment = Field(None, description=SINCE)
+    until: Moment = Field(None, description=UNTIL)
 
-    def filter_since(self, moments: Moments) -> Q:
-        return at_or_after("created_at", moments)
+    def filter_since(self, moment: Moment) -> Q:
+        return at_or_after("created_at", moment)
+
+    def filter_until(self, moment: Moment) -> Q:
+        return before("created_at", moment)
 
 
 class InstallRequestBody(RequestBody):
-    """A package that operators shall install. `version` is one of the package; `reason` is what
-    they read before they decide."""
+    """A package that operators shall install, from the catalog with the reference `catalog`.
+    `version` is one of the package; `reason` is what they read before they decide."""
 
     cluster: str
     package: str
     version: str
     reason: str
-    catalog: str = ""
-    path: str = InstallMethod.PLATFORM_OPERATOR.value
+    catalog: Reference | Literal[""] = ""
+    method: Method = InstallMethod.PLATFORM_OPERATOR
     namespace: str = ""
     service_account: str = ""
 
 
 class ApprovalBody(RequestBody):
-    """`word` is an optional answer to the person who asked."""
+    """`comment` is an optional answer to the person who asked."""
 
-    word: str = ""
+    comment: str = ""
     dry_run: bool = False
 
 
 class RefusalBody(RequestBody):
-    """`word` is the reason, for the person who asked."""
+    """`comment` is the reason, for the person who asked."""
 
-    word: str
+    comment: str
 
 
 @router.get("/requests", response=Page[RequestRow], auth=PEOPLE_ONLY)
 def list_requests(request: HttpRequest, query: Query[RequestParameters]) -> HttpResponseBase:
     """What people asked their operators for, newest first, and how it was decided."""
-    rows = query.filter(InstallRequest.objects.select_related("cluster", "user", "decided_by"))
+    related = ("cluster", "catalog__cluster", "user", "decided_by")
+    rows = query.filter(InstallRequest.objects.select_related(*related))
     source = StoredRows(rows, ("-id",), lambda requests: [request_row(row) for row in requests])
     return answer_list(request, query, "requests", RequestRow, source, requests_revision())
 
@@ -99,7 +116,7 @@ def create_request(request: HttpRequest, body: InstallRequestBody) -> HttpRespon
         cluster,
         find_package(cluster, body.package, body.catalog),
         request.user,
-        path=body.path,
+        path=body.method,
         version=body.version,
         namespace=body.namespace,
         service_account=body.service_account,
@@ -130,7 +147,7 @@ def approve_request(request: HttpRequest, id: int, body: ApprovalBody) -> HttpRe
         plan,
         user,
         review_token=install_requests.review_token(row, plan, user),
-        word=body.word,
+        word=body.comment,
         token=token_of_request(request),
     )
     return accepted(action_row(action), replayed=False)
@@ -140,5 +157,5 @@ def approve_request(request: HttpRequest, id: int, body: ApprovalBody) -> HttpRe
 def decline_request(request: HttpRequest, id: int, body: RefusalBody) -> HttpResponseBase:
     """Declines a request that waits, with a reason. Needs a token with the scope act."""
     require_scope(request)
-    install_requests.decline(lookup.get_request(id), request.user, word=body.word)
+    install_requests.decline(lookup.get_request(id), request.user, word=body.comment)
     return json_response(request_row(lookup.get_request(id)))

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from catalogs.api.schemas import ErrorText, error_text
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.urls import reverse
+
+from catalogs.api.schemas import ErrorText, catalog_url, error_text
 from catalogs.contents.difference import DifferenceSection
 from catalogs.contents.permissions import Permission
 from catalogs.contents.report import Kinds, UsedImage, Webhook
+from catalogs.models import Catalog
 from installs.diagnosis.aggregated import Explanation
 from installs.diagnosis.knowledge import Finding, plain_remedy
 from installs.facts.bundle_contents import CrdHere, Need
@@ -27,14 +31,35 @@ from installs.models import (
 )
 from installs.models.steps import as_manifests
 from installs.queries.activity import Progress
+from installs.queries.catalog_references import catalogs_of_actions, catalogs_of_operators
 from installs.queries.clusteroperators import MemberGroup, impact_of
 from installs.queries.crds import crd_finding
 from installs.queries.leftovers import Leftover, RemovedOwner
 from installs.queries.operator_detail import PendingPlan
 from installs.queries.operators import finding_of
 from installs.queries.watched_resources import WatchedResources
+from installs.readiness import ReadinessRow
+from installs.readiness.v1_migration_report import V1Migration
 from olmweb.api.formats import fill
+from olmweb.api.parameters import own_value
 from olmweb.models import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """An object of the cluster; `namespace` is empty for one without."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A package of a bulk install that was left out, and why."""
+
+    package: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +80,14 @@ class ClusterRow:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedRow:
-    """How the reading of one feed stands; `objects` is null but for the first feed of a kind."""
+class WatchedResourceRow:
+    """How the reading of one resource stands; `objects` is null but for the first of a kind."""
 
-    feed: str
+    resource: str
     kind: str
     state: str
     error: str
-    heard_at: datetime | None
+    last_event_at: datetime | None
     listed_at: datetime | None
     lists: int
     watches: int
@@ -73,7 +98,7 @@ class FeedRow:
 class ClusterDetail(ClusterRow):
     """`missing_rules`: YAML of the RBAC rules that OLM Web lacks, empty when it lacks none."""
 
-    feeds: list[FeedRow]
+    watched_resources: list[WatchedResourceRow]
     missing_rules: str
 
 
@@ -86,10 +111,10 @@ class FindingCount:
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
-    """`operators` counts by health, `catalogs` and `feeds` by state; `clusteroperators` counts how
-    many are there, available, progressing and degraded. `upgrades`: operators with another version
-    to take; `approvals`: operators whose InstallPlan waits; `crds`: all, and those with a problem.
-    """
+    """`operators` counts by health, `catalogs` and `watched_resources` by state; `clusteroperators`
+    counts how many exist, are available, progressing and degraded. `upgrades`: operators with
+    another version to take; `approvals`: operators whose InstallPlan waits; `crds`: all, and those
+    with a problem."""
 
     cluster: str
     version: str
@@ -99,7 +124,7 @@ class StatusRow:
     operators: dict[str, int]
     clusteroperators: dict[str, int]
     catalogs: dict[str, int]
-    feeds: dict[str, int]
+    watched_resources: dict[str, int]
     crds: dict[str, int]
     upgrades: int
     approvals: int
@@ -117,12 +142,17 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
+    """`catalog` is the reference of the catalog, empty if OLM Web knows none that `catalog_name`,
+    the name in the object, means. `health_since`: since when it has this health and reason."""
+
     cluster: str
     kind: str
     namespace: str
     name: str
     package: str
     catalog: str
+    catalog_url: str | None
+    catalog_name: str
     channel: str
     version: str
     bundle: str
@@ -130,7 +160,7 @@ class OperatorRow:
     reason: str
     message: str
     finding: FindingRow | None
-    since: datetime | None
+    health_since: datetime | None
     observed_at: datetime
     deprecated: bool
     upgrade: str
@@ -139,7 +169,8 @@ class OperatorRow:
 
 @dataclass(frozen=True, slots=True)
 class TransitionRow:
-    """`type` is a condition's, or Object (appeared, deleted), or Health. `at`: when we saw it."""
+    """`type` is a condition's, or Object (appeared, deleted), or Health. `observed_at`: when
+    OLM Web saw it."""
 
     cluster: str
     kind: str
@@ -151,7 +182,7 @@ class TransitionRow:
     to_status: str
     to_reason: str
     message: str
-    at: datetime
+    observed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,26 +246,31 @@ class CRDRow:
     stored: list[Any]
     served: list[Any]
     defined: list[Any]
-    owner: dict[str, str] | None
+    owner: ObjectRef | None
     finding: FindingRow | None
     observed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRow:
+    """`catalog` is empty after the catalog was deleted; `action` is the address of the action that
+    an approval recorded."""
+
     id: int
     cluster: str
-    path: str
+    method: str
     package: str
     catalog: str
+    catalog_url: str | None
+    catalog_name: str
     version: str
     bundle: str
-    object: dict[str, str]
+    object: ObjectRef
     reason: str
     user: str
     state: str
     decided_by: str
-    word: str
+    comment: str
     action: int | None
     created_at: datetime
     decided_at: datetime | None
@@ -242,18 +278,24 @@ class RequestRow:
 
 @dataclass(frozen=True, slots=True)
 class ActionRow:
+    """`user` asked for it; `as_user` is the identity that the cluster sees. `outcome_code` is a
+    code of the outcome in `outcome`, empty before."""
+
     id: int
     cluster: str
     verb: str
-    path: str
     package: str
     catalog: str
+    catalog_url: str | None
+    catalog_name: str
     state: str
+    user: str
     as_user: str
     manifests: list[Any]
     dry_run: dict[str, Any]
     outcome: str
-    object: dict[str, str]
+    outcome_code: str
+    object: ObjectRef
     created_at: datetime
     finished_at: datetime | None
 
@@ -316,7 +358,7 @@ class ApprovalRow:
     """What approving the InstallPlan will change. `others`: ClusterServiceVersions of other
     operators that it carries along; `objects`: steps by kind."""
 
-    plan: str
+    install_plan: str
     namespace: str
     sentence: str
     changes: list[PlannedChangeRow]
@@ -341,7 +383,7 @@ class OperatorDetail(OperatorRow):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchAction:
+class BulkInstallAction:
     """`waiting`: no worker has begun with it, so it can be stopped."""
 
     id: int
@@ -349,13 +391,14 @@ class BatchAction:
     state: str
     waiting: bool
     outcome: str
-    object: dict[str, str]
+    object: ObjectRef
     finished_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunRow:
-    """One package of a dry run; `reason` is empty when the cluster would take it."""
+    """One package of a dry run; `reason` is empty when the cluster would take it. `bundle` is the
+    bundle that would be installed."""
 
     package: str
     catalog: str
@@ -365,27 +408,28 @@ class DryRunRow:
     ok: bool
     reason: str
     hint: str
-    target: str
+    bundle: str
     manifests: list[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRow:
-    """`verb`: install, or migrate, approve, retry or remove for a bulk change of operators. `path`
-    is empty for objects of several kinds."""
+class BulkInstallRow:
+    """`verb`: install, or migrate, approve, retry or remove for a bulk change of operators.
+    `method` is empty for objects of several kinds."""
 
     id: int
     cluster: str
-    path: str
+    method: str
     verb: str
     user: str
     total: int
     done: int
     waiting: int
-    actions: list[BatchAction]
-    left_out: list[dict[str, str]]
+    actions: list[BulkInstallAction]
+    left_out: list[LeftOut]
     created_at: datetime
     stopped_at: datetime | None
+    stopped_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,6 +490,75 @@ def leftover_row(owner: RemovedOwner, leftover: Leftover) -> LeftoverRow:
     return fill(LeftoverRow, leftover, cluster=owner.cluster, owner=removed)
 
 
+@dataclass(frozen=True, slots=True)
+class BlockerRow:
+    """A blocker of the upgrade of a cluster to `next_version`; a blocker of the cluster itself has
+    the kind ClusterVersion or ClusterOperator. `target_version` resolves it; `install_plan` is the
+    InstallPlan of its namespace to approve before, empty for none."""
+
+    cluster: str
+    next_version: str
+    kind: str
+    namespace: str
+    name: str
+    package: str
+    version: str
+    code: str
+    title: str
+    severity: str
+    message: str
+    resolutions: list[str]
+    target_version: str
+    install_plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationRow:
+    """Whether a Subscription can be migrated: `verdict` is ready, changes, unknown or no; `reasons`
+    are sentences, worst first, `codes` their rules in that order; `steps` are empty if it can't be.
+    `catalog` is the ClusterCatalog with the installed version, empty if there is none."""
+
+    cluster: str
+    namespace: str
+    name: str
+    package: str
+    version: str
+    verdict: str
+    reasons: list[str]
+    codes: list[str]
+    steps: list[str]
+    catalog: str
+    catalog_url: str | None
+
+
+def readiness_row(row: ReadinessRow) -> BlockerRow:
+    return fill(
+        BlockerRow,
+        row,
+        next_version=row.following,
+        severity=row.weight,
+        message=row.sentence,
+        resolutions=list(row.ways),
+        target_version=row.target,
+        install_plan=row.plan,
+    )
+
+
+def migration_row(row: V1Migration) -> MigrationRow:
+    """The ClusterCatalog of a migration is a stored one, whose slug is its name."""
+    address = reverse("api:get_catalog", args=[row.cluster, row.catalog]) if row.catalog else None
+    return fill(
+        MigrationRow,
+        row,
+        verdict=row.fate,
+        reasons=list(row.reasons),
+        codes=list(row.codes),
+        steps=list(row.steps),
+        catalog=f"{row.cluster}/{row.catalog}" if row.catalog else "",
+        catalog_url=address,
+    )
+
+
 def cluster_row(cluster: Cluster) -> ClusterRow:
     error = error_text(cluster.error_code, cluster.error_text, cluster.error_hint)
     return fill(ClusterRow, cluster, cluster=cluster.name, error=error)
@@ -455,9 +568,9 @@ def cluster_detail(cluster: Cluster, watched: WatchedResources) -> ClusterDetail
     return fill(
         ClusterDetail,
         cluster_row(cluster),
-        feeds=[
-            fill(FeedRow, feed, feed=feed.name, heard_at=feed.last_event_at)
-            for feed in watched.resources
+        watched_resources=[
+            fill(WatchedResourceRow, resource, resource=resource.name)
+            for resource in watched.resources
         ],
         missing_rules=watched.rule,
     )
@@ -482,7 +595,7 @@ def finding_text(finding: Finding) -> FindingRow:
 
 def crd_row(row: CRDState) -> CRDRow:
     """`row` comes with its cluster."""
-    owner = {"kind": row.owner_kind, "namespace": row.owner_namespace, "name": row.owner_name}
+    owner = ObjectRef(row.owner_kind, row.owner_namespace, row.owner_name)
     return fill(
         CRDRow,
         row,
@@ -493,15 +606,39 @@ def crd_row(row: CRDState) -> CRDRow:
     )
 
 
-def operator_row(operator: Operator) -> OperatorRow:
-    """`operator` comes with its cluster."""
-    finding = finding_row(operator)
-    return fill(OperatorRow, operator, cluster=operator.cluster.name, finding=finding)
+def operator_rows(operators: Sequence[Operator]) -> list[OperatorRow]:
+    """`operators` come with their cluster; one query for their catalogs."""
+    catalogs = catalogs_of_operators(operators)
+    return [
+        fill(
+            OperatorRow,
+            operator,
+            cluster=operator.cluster.name,
+            **_catalog_fields(catalogs[operator.pk], operator.catalog),
+            finding=finding_row(operator),
+            health_since=operator.since,
+        )
+        for operator in operators
+    ]
+
+
+def _catalog_fields(catalog: Catalog | None, name: str) -> dict[str, str | None]:
+    """The fields that name a catalog: reference, address, and the name that the object uses."""
+    return {
+        "catalog": str(catalog) if catalog else "",
+        "catalog_url": catalog_url(catalog) if catalog else None,
+        "catalog_name": name,
+    }
 
 
 def transition_row(transition: Transition) -> TransitionRow:
     """`transition` comes with its cluster."""
-    return fill(TransitionRow, transition, cluster=transition.cluster.name)
+    return fill(
+        TransitionRow,
+        transition,
+        cluster=transition.cluster.name,
+        observed_at=transition.at,
+    )
 
 
 def clusteroperator_row(row: ClusterOperator) -> ClusterOperatorRow:
@@ -536,30 +673,48 @@ def _member_row(member: ClusterOperatorMember) -> MemberRow:
 
 
 def action_row(action: Action) -> ActionRow:
-    """`action` comes with its cluster."""
-    return fill(
-        ActionRow,
-        action,
-        cluster=action.cluster.name,
-        manifests=as_manifests(action.steps),
-        object=_object_of(action),
-    )
+    """`action` comes with its cluster and user; one query for its catalog."""
+    return action_rows([action])[0]
 
 
-def _object_of(row: Action | InstallRequest) -> dict[str, str]:
-    return {"kind": row.path, "namespace": row.namespace, "name": row.name}
+def action_rows(actions: Sequence[Action]) -> list[ActionRow]:
+    """`actions` come with their cluster and user; one query for their catalogs."""
+    catalogs = catalogs_of_actions(actions)
+    return [
+        fill(
+            ActionRow,
+            action,
+            cluster=action.cluster.name,
+            **_catalog_fields(catalogs[action.pk], action.catalog),
+            state=own_value(action.state),
+            user=_name_of(action.user),
+            manifests=as_manifests(action.steps),
+            object=_object_of(action),
+        )
+        for action in actions
+    ]
+
+
+def _name_of(user: AbstractBaseUser | None) -> str:
+    return user.get_username() if user else ""
+
+
+def _object_of(row: Action | InstallRequest) -> ObjectRef:
+    return ObjectRef(row.path, row.namespace, row.name)
 
 
 def request_row(request: InstallRequest) -> RequestRow:
-    """`request` comes with its cluster and both people."""
+    """`request` comes with its cluster, catalog and both people."""
     return fill(
         RequestRow,
         request,
         cluster=request.cluster.name,
-        catalog=request.catalog_name,
+        method=request.path,
+        **_catalog_fields(request.catalog, request.catalog_name),
         object=_object_of(request),
-        user=request.user.get_username() if request.user else "",
-        decided_by=request.decided_by.get_username() if request.decided_by else "",
+        user=_name_of(request.user),
+        decided_by=_name_of(request.decided_by),
+        comment=request.word,
         action=request.action_id,
     )
 
@@ -569,6 +724,7 @@ def approval_row(pending: PendingPlan) -> ApprovalRow:
     return fill(
         ApprovalRow,
         approval,
+        install_plan=approval.plan,
         changes=[fill(PlannedChangeRow, change) for change in approval.changes],
         others=list(pending.others),
         objects=dict(approval.objects),
@@ -577,25 +733,27 @@ def approval_row(pending: PendingPlan) -> ApprovalRow:
     )
 
 
-def batch_row(progress: Progress) -> BatchRow:
+def bulk_install_row(progress: Progress) -> BulkInstallRow:
     """The batch comes with its cluster and user."""
     batch = progress.batch
     return fill(
-        BatchRow,
+        BulkInstallRow,
         batch,
         cluster=batch.cluster.name,
-        user=batch.user.get_username() if batch.user else "",
+        method=batch.path,
+        user=_name_of(batch.user),
         total=progress.total,
         done=progress.done,
         waiting=progress.waiting,
         actions=[
             fill(
-                BatchAction,
+                BulkInstallAction,
                 row,
+                state=own_value(row.state),
                 waiting=row.state == Action.State.PENDING and row.begun_at is None,
                 object=_object_of(row),
             )
             for row in progress.rows
         ],
-        left_out=list(batch.left_out),
+        left_out=[LeftOut(item["package"], item["reason"]) for item in batch.left_out],
     )

@@ -2,13 +2,15 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from catalogs.verdicts.read import ANY_TARGET
 from catalogs.verdicts.rules import RuleResult
-from installs.audit.audit import Audit
+from installs.audit.audit import Audit, AuditedOperator, RuleOutcome
+from olmweb.api.parameters import own_value
 
 COLUMNS = ("package", "bundle", "version", "channel", "verdict", "rule", "sentence")
 AGREEMENT = {True: "yes", False: "no", None: "not predicted"}
@@ -20,7 +22,7 @@ def package_rows(audit: Audit) -> list[dict[str, Any]]:
     return [
         {
             **{name: getattr(row, name) for name in ("package", "bundle", "version", "channel")},
-            "verdict": row.prediction.verdict.value,
+            "verdict": own_value(row.prediction.verdict),
             "target": row.prediction.target.value,
             "rule": row.prediction.rule,
             "sentence": row.prediction.sentence,
@@ -34,7 +36,7 @@ def _rule_json(result: RuleResult) -> dict[str, str]:
     return {
         "rule": result.rule,
         "title": result.title,
-        "verdict": result.verdict.value,
+        "verdict": own_value(result.verdict),
         "sentence": result.sentence,
     }
 
@@ -52,19 +54,19 @@ def as_json(audit: Audit) -> dict[str, Any]:
     """The audit as the JSON object of the REST API, with a row for each package."""
     return {
         "catalog": audit.catalog,
-        "path": audit.path.value,
+        "method": audit.path.value,
         "cluster": audit.cluster or None,
-        "watch": audit.target.value if audit.target else ANY_TARGET,
+        "target": audit.target.value if audit.target else ANY_TARGET,
         "namespace": audit.namespace_check.namespace if audit.namespace_check else None,
         "rules_version": audit.rules_version,
-        "judged_at": audit.evaluated_at.isoformat() if audit.evaluated_at else None,
+        "evaluated_at": _moment(audit.evaluated_at) if audit.evaluated_at else None,
         "notes": [_rule_json(note) for note in audit.notes],
-        "counts": audit.counts,
+        "counts": _by_verdict(audit.counts),
         "buckets": [
             {
                 "rule": bucket.rule,
                 "title": bucket.title,
-                "verdict": bucket.verdict.value,
+                "verdict": own_value(bucket.verdict),
                 "count": len(bucket.packages),
                 "packages": list(bucket.packages),
             }
@@ -72,12 +74,32 @@ def as_json(audit: Audit) -> dict[str, Any]:
         ],
         "actual": {
             **agreement(audit),
-            "by_rule": [asdict(outcome) for outcome in audit.outcomes],
-            "rows": [asdict(operator) for operator in audit.actual],
+            "by_rule": [_with_verdict(outcome) for outcome in audit.outcomes],
+            "operators": [_with_verdict(operator) for operator in audit.actual],
         },
-        "history": [{**asdict(past), "at": past.at.isoformat()} for past in audit.history],
+        "history": [
+            {
+                "created_at": _moment(past.at),
+                "revision": past.revision,
+                "rules_version": past.rules_version,
+                "counts": _by_verdict(past.counts),
+            }
+            for past in audit.history
+        ],
         "packages": package_rows(audit),
     }
+
+
+def _moment(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
+
+
+def _by_verdict(counts: Mapping[str, int]) -> dict[str, int]:
+    return {own_value(verdict): count for verdict, count in counts.items()}
+
+
+def _with_verdict(row: AuditedOperator | RuleOutcome) -> dict[str, Any]:
+    return asdict(row) | {"verdict": own_value(row.verdict) if row.verdict else ""}
 
 
 def as_csv(audit: Audit) -> str:

@@ -153,6 +153,7 @@ class Method(ABC):
     needs_namespace: bool = True
     version_hint: str = ""
     name_limit: int = NAME_LIMIT
+    upgrade_fields: frozenset[str] = frozenset()  # form fields that `upgrade` reads
 
     # -- install -----------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class ClusterExtensionMethod(Method):
     unserved_hint = "ClusterExtensions are OLM v1's: install operator-controller there first."
     semantics = V1
     reads_ranges = True
+    upgrade_fields = frozenset({"version", "channel", "policy"})
 
     def with_defaults(
         self, choice: InstallChoice, values: Mapping[str, str], context: InstallContext

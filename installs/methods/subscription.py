@@ -42,6 +42,7 @@ class SubscriptionMethod(Method):
     unserved_hint = "Subscriptions are OLM v0's: install OLM there first."
     semantics = V0
     needs_group = True
+    upgrade_fields = frozenset({"channel", "approval"})
 
     def with_defaults(
         self, choice: InstallChoice, values: Mapping[str, str], context: InstallContext

@@ -195,11 +195,11 @@ def _url(catalog: Catalog, package: str) -> str:
 
 def _exports(query: AuditQuery) -> list[tuple[str, str]]:
     """(name, query string) of the same audit from the REST interface."""
-    params = {"catalog": str(query.catalog), "path": query.path.value}
+    params = {"catalog": str(query.catalog), "method": query.path.value}
     params |= {"cluster": query.cluster.name} if query.cluster else {}
     if query.path == InstallMethod.SUBSCRIPTION:
         of = {"namespace": query.namespace} if query.namespace and query.cluster else {}
-        params |= of or {"watch": query.target.value if query.target else ANY_TARGET}
+        params |= of or {"target": query.target.value if query.target else ANY_TARGET}
     return [
         (name, urlencode({**params, "format": form}))
         for name, form in (("CSV", "csv"), ("JSON", "json"), ("Markdown", "md"))

@@ -132,7 +132,7 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
         "chosen": chosen,
         "fates": FATES.items(),
         "chips": MigrationForm.chips(chosen),
-        "exports": [(label, _api_url("takeovers", chosen, form)) for label, form in FORMATS],
+        "exports": [(label, _api_url("migrations", chosen, form)) for label, form in FORMATS],
     }
     topics = (cluster_topic(request, chosen["cluster"]), "catalogs")
     return render_live(
@@ -169,6 +169,10 @@ def _tone(readiness: Readiness) -> str:
     )
 
 
+# Parameters of the API that have another name than those of the pages.
+API_NAMES = {"weight": "severity", "next": "next_catalog", "fate": "verdict"}
+
+
 def _api_url(name: str, chosen: dict[str, str], form: str) -> str:
-    params = [(key, value) for key, value in chosen.items() if value]
+    params = [(API_NAMES.get(key, key), value) for key, value in chosen.items() if value]
     return f"{reverse(f'api:list_{name}')}?{urlencode([*params, ('format', form)])}"

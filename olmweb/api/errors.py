@@ -28,6 +28,11 @@ DOCS_HINT = "The routes and their parameters are listed at /api/v1/docs."
 View = Callable[..., HttpResponseBase]
 
 
+# Fields of the pages' forms that have another name in the API.
+_QUERY_CODES = ("bad-parameter", "unknown-parameter", "missing-parameter")
+_API_NAMES = {"path": "method", "word": "comment", "take": "force_conflicts"}
+
+
 def error_response(error: OlmwebError) -> HttpResponse:
     body = {
         "error": {
@@ -83,6 +88,8 @@ def as_olmweb_error(error: Exception) -> OlmwebError:
     """What `error` means to a caller of the API; an unexpected one is logged and becomes a 500."""
     match error:
         case OlmwebError():
+            if error.code not in _QUERY_CODES:  # raised by the rules of the pages' forms
+                error.fields = {_API_NAMES.get(k, k): text for k, text in error.fields.items()}
             return error
         case ValidationError():
             return _validation_error(error)

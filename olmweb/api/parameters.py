@@ -38,14 +38,24 @@ MAX_VALUES = 50  # of one filter
 Values = list[str] | None  # of a filter; None without the parameter
 
 
+def own_value(stored: str) -> str:
+    """A stored value of OLM Web's own enums as the API writes it: words joined by hyphens. Values
+    of Kubernetes (kinds, health, reasons) have neither spaces nor underscores."""
+    return stored.replace("_", "-").replace(" ", "-")
+
+
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Annotates a text that must be one of `values`, and documents them."""
+    """Annotates a text that must be one of `values`, as `own_value` writes them, and documents
+    them; it becomes the stored value."""
 
     values: tuple[str, ...]
 
     def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.literal_schema(list(self.values))
+        stored = {own_value(value): value for value in self.values}
+        return core_schema.no_info_after_validator_function(
+            stored.__getitem__, core_schema.literal_schema(list(stored))
+        )
 
 
 class Parameters(Schema):
@@ -135,10 +145,17 @@ def read_moment(value: str) -> datetime:
     raise ValueError(f'must be a time such as 2026-01-31T12:00:00Z, not "{value[:60]}".')
 
 
-# A filter by time: rows at or after the earliest of these.
-Moments = list[Annotated[datetime, BeforeValidator(read_moment)]] | None
+# A filter by time, such as `since` and `until`.
+Moment = Annotated[datetime, BeforeValidator(read_moment)] | None
+SINCE = "At or after this time (RFC 3339) or day."
+UNTIL = "Before this time (RFC 3339) or day."
 
 
-def at_or_after(field: str, moments: Moments) -> Q:
-    """Rows whose `field` is at or after one of the moments; all rows without any."""
-    return any_of(moments, lambda moment: Q(**{f"{field}__gte": moment}))
+def at_or_after(field: str, moment: datetime | None) -> Q:
+    """Rows whose `field` is at or after the moment; all rows without one."""
+    return Q() if moment is None else Q(**{f"{field}__gte": moment})
+
+
+def before(field: str, moment: datetime | None) -> Q:
+    """Rows whose `field` is before the moment; all rows without one."""
+    return Q() if moment is None else Q(**{f"{field}__lt": moment})

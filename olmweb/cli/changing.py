@@ -32,7 +32,7 @@ APPROVALS = ("Automatic", "Manual")
 FORMATS = ("yaml", "kustomize", "argocd")
 POLL_SECONDS = 2.0  # between two looks at an action
 OPEN = ("pending", "applied")  # states of an action that goes on
-GOOD = ("succeeded", "no_change")
+GOOD = ("succeeded", "no-change")
 
 OBJECTS = (Column("OBJECT", "object"), Column("RESULT", "result"))
 
@@ -100,7 +100,9 @@ def install(
     if dry_run and wait:
         raise usage("--dry-run installs nothing to --wait for; give one of them.")
     given = {name: value for name, value in values.items() if value}
-    body = {"verb": "install", "path": method, "package": package, **given}
+    if "catalog" in given:
+        given["catalog"] = "/".join(session.catalog(given["catalog"]))
+    body = {"verb": "install", "method": method, "package": package, **given}
     if dry_run:
         return _dry_run(session, body, anyway=values["anyway"])
     try:
@@ -122,7 +124,7 @@ def _dry_run(session: Session, body: dict[str, Any], *, anyway: bool) -> int:
     result, verdict = document["dry_run"], document["verdict"]
     if result["code"] in UNREACHABLE_CODES:
         return Exit.UNREACHABLE
-    predicted = bool(verdict) and verdict["verdict"] == "not_installable"
+    predicted = bool(verdict) and verdict["verdict"] == "not-installable"
     return Exit.REFUSED if not result["ok"] or (predicted and not anyway) else Exit.DONE
 
 
@@ -133,8 +135,8 @@ def _plan_lines(body: Row, document: Row) -> Iterator[str]:
         [
             ("Package", body["package"]),
             ("Cluster", body["cluster"]),
-            ("Method", body["path"]),
-            ("Bundle", document["target"]),
+            ("Method", body["method"]),
+            ("Bundle", document["bundle"]),
             ("Verdict", output.WORDS.get(verdict.get("verdict", "unknown"), "") + rule),
             ("Why", verdict.get("sentence")),
             ("Dry run", result["message"]),
@@ -227,7 +229,7 @@ def export(
     if form == "kustomize" and not target:
         raise usage("A Kustomize folder is no text.", "Name the folder to write with --output.")
     path = path_of("packages", *session.catalog(catalog), package, "export")
-    query = pairs(path=method, format=form, **values)
+    query = pairs(method=method, format=form, **values)
     answer = session.backend.send("GET", path, query)
     if answer.status >= 400 or answer.content_type.startswith("application/json"):
         answer.document()

@@ -65,10 +65,10 @@ class Session:
         if cluster:
             return cluster, slug
         rows = get_list(self.backend, "catalogs", [("fields", "cluster,catalog")])["items"]
-        matches = [row for row in rows if row["catalog"] == slug]
+        matches = [row for row in rows if row["catalog"].partition("/")[2] == slug]
         if len(matches) == 1:
             return matches[0]["cluster"], slug
-        names = ", ".join(f"{row['cluster']}/{row['catalog']}" for row in matches or rows) or "none"
+        names = ", ".join(row["catalog"] for row in matches or rows) or "none"
         if matches:
             raise Failure(
                 f"Several catalogs are called {slug}: {names}.",

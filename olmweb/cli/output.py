@@ -21,11 +21,11 @@ NONE = "<none>"  # kubectl's word for an empty cell
 MIN_LAST = 20  # characters that the last column has at least on a narrow terminal
 COLORS = {
     "Healthy": "green", "installable": "green", "succeeded": "green", "ok": "green",
-    "Failed": "red", "Blocked": "red", "Degraded": "red", "not_installable": "red",
+    "Failed": "red", "Blocked": "red", "Degraded": "red", "not-installable": "red",
     "failed": "red", "refused": "red", "failing": "red",
     "NeedsApproval": "yellow", "Installing": "yellow", "Upgrading": "yellow", "unknown": "yellow",
 }  # fmt: skip
-WORDS = {"installable": "Installable", "not_installable": "Not installable", "unknown": "Unknown"}
+WORDS = {"installable": "Installable", "not-installable": "Not installable", "unknown": "Unknown"}
 Row = Mapping[str, Any]
 
 

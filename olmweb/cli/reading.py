@@ -51,7 +51,7 @@ OPERATORS = (
     Column("KIND", "kind"),
     Column("VERSION", "version"),
     Column("HEALTH", "health"),
-    Column("SINCE", lambda row: age(row["since"])),
+    Column("SINCE", lambda row: age(row["health_since"])),
     Column("CAUSE", _cause),
 )
 LINKS = (
@@ -135,12 +135,12 @@ def _operator_lines(row: Row) -> Iterator[str]:
             ("Kind", row["kind"]),
             ("Namespace", row["namespace"]),
             ("Package", row["package"]),
-            ("Catalog", row["catalog"]),
+            ("Catalog", row["catalog"] or row["catalog_name"]),
             ("Channel", row["channel"]),
             ("Version", row["version"]),
             ("Upgrade", row["upgrade"]),
             ("Health", row["health"]),
-            ("Since", f"{age(row['since'])} ago" if row["since"] else ""),
+            ("Since", f"{age(row['health_since'])} ago" if row["health_since"] else ""),
             ("Reason", row["reason"]),
             ("Message", row["message"]),
             ("Not upgraded", row["upgrade_held"]),
@@ -158,8 +158,7 @@ def _operator_lines(row: Row) -> Iterator[str]:
 # --- catalogs ---------------------------------------------------------------------------------
 
 CATALOGS = (
-    Column("CLUSTER", "cluster"),
-    Column("NAME", "catalog"),
+    Column("CATALOG", "catalog"),
     Column("KIND", "source_kind"),
     Column("STATE", "state"),
     Column("PACKAGES", "packages"),
@@ -208,7 +207,10 @@ def _catalog_lines(row: Row) -> Iterator[str]:
             ("Hint", error.get("hint")),
         ]
     )
-    columns = (Column("REVISION", "revision"), Column("AGE", lambda revision: age(revision["at"])))
+    columns = (
+        Column("REVISION", "revision"),
+        Column("AGE", lambda revision: age(revision["created_at"])),
+    )
     if row["revisions"]:
         yield from section("Revisions", table(columns, row["revisions"], empty=""))
 
@@ -243,6 +245,7 @@ DISAGREEING = (
 @method_option()
 @click.option(
     "--watch",
+    "target",
     type=click.Choice(WATCHES),
     help="Namespaces that the OperatorGroup of a Subscription selects.  [default: all]",
 )
@@ -257,7 +260,7 @@ def audit(session: Session, cluster: str, catalog: str, method: str, **options: 
     reference = "/".join(session.catalog(catalog))
     if isinstance(session.backend, Local):
         session.backend.refresh_verdicts(reference, on)
-    query = pairs(catalog=reference, path=method, cluster=on, **options)
+    query = pairs(catalog=reference, method=method, cluster=on, **options)
     document = get(session.backend, "audit", query)
     session.answer(document, lambda: _audit_lines(document))
 
@@ -266,15 +269,15 @@ def _audit_lines(document: Row) -> Iterator[str]:
     counts = document["counts"]
     yield (
         f"{len(document['packages'])} packages: {counts['installable']} installable, "
-        f"{counts['not_installable']} not installable, {counts['unknown']} unknown."
+        f"{counts['not-installable']} not installable, {counts['unknown']} unknown."
     )
     yield from (output.plain(note["sentence"]) for note in document["notes"])
     yield ""
     yield from table(BUCKETS, document["buckets"], empty="The catalog has no packages.")
     actual = document["actual"]
-    if actual["rows"]:
+    if actual["operators"]:
         numbers = f"{actual['agree']} matched, {actual['disagree']} did not"
-        wrong = [row for row in actual["rows"] if row["agrees"] is False]
+        wrong = [row for row in actual["operators"] if row["agrees"] is False]
         lines = table(DISAGREEING, wrong, empty="Every prediction matched.")
         yield from section(f"Predicted vs actual ({numbers})", lines)
 
@@ -283,13 +286,13 @@ def _audit_lines(document: Row) -> Iterator[str]:
 
 READINESS = (
     Column("CLUSTER", "cluster"),
-    Column("TO", "following"),
-    Column("SEVERITY", "weight"),
+    Column("TO", "next_version"),
+    Column("SEVERITY", "severity"),
     Column("KIND", "kind"),
     Column("NAMESPACE", "namespace"),
     Column("NAME", "name"),
     Column("VERSION", "version"),
-    Column("BLOCKER", "sentence"),
+    Column("BLOCKER", "message"),
 )
 DIFFERENCES = (
     Column("PACKAGE", "package"),
@@ -305,7 +308,6 @@ DIFFERENCES = (
 @click.argument("cluster", required=False, shell_complete=complete_cluster)
 @click.option(
     "--severity",
-    "weight",
     multiple=True,
     type=click.Choice(SEVERITIES),
     help="Only of this severity; may be repeated.",
@@ -314,7 +316,7 @@ DIFFERENCES = (
 @click.option("--search", "q", help="Only with these words in name, package or sentence.")
 @click.option(
     "--next",
-    "next_",
+    "next_catalog",
     metavar="CLUSTER/CATALOG",
     help="Catalog of the next minor version: adds what it no longer has.",
 )
@@ -322,6 +324,8 @@ DIFFERENCES = (
 @pass_session
 def readiness(session: Session, cluster: str | None, limit: int | None, **filters: Any) -> None:
     """What blocks the next minor version of CLUSTER, or of every cluster."""
+    if cluster:
+        get(session.backend, path_of("clusters", cluster))  # an unknown one is refused
     query = pairs(cluster=cluster, **filters)
     document = get_list(session.backend, "readiness", query, limit)
     session.answer(
@@ -377,7 +381,7 @@ def resolve(session: Session, catalog: str, package: str, method: str, **options
     Ends with 1 if it would select none.
     """
     path = path_of("packages", *session.catalog(catalog), package, "resolve")
-    document = get(session.backend, path, pairs(path=method, **options))
+    document = get(session.backend, path, pairs(method=method, **options))
     session.answer(document, lambda: _resolution_lines(document))
     return Exit.DONE if document["bundle"] else Exit.REFUSED
 

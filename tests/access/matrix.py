@@ -141,7 +141,7 @@ REST: dict[str, dict[str, str]] = {
     "/crds": _READ,
     "/leftovers": _READ,
     "/readiness": _READ,
-    "/takeovers": _READ,
+    "/migrations": _READ,
     "/audit": _READ,
     "/actions": {"GET": "account", "POST": "act"},
     "/actions/{id}": _ACCOUNT,

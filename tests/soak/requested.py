@@ -144,7 +144,7 @@ class Requests:
 
     def _client(self, cluster: str) -> None:
         for name, package in self.wanted[cluster]:
-            what = {"cluster": cluster, "path": "PlatformOperator", "name": name}
+            what = {"cluster": cluster, "method": "PlatformOperator", "name": name}
             try:
                 self._act(f"remove-{cluster}-{name}", what | {"verb": "remove"})
                 more = {"verb": "install", "package": package}

@@ -34,11 +34,11 @@ def catalog(prod: Cluster) -> Catalog:
 
 
 EXPECTED = [
-    ("package added", "=new|*", "", "", "=new|*.v3.0.0"),
-    ("package removed", "gone", "", "gone.v1.0.0", ""),
-    ("bundle added", "moved", "moved.v1.2.0", "", "1.2.0"),
-    ("bundle pruned", "moved", "moved.v1.0.0", "1.0.0", ""),
-    ("channel head moved", "moved", "stable", "moved.v1.1.0", "moved.v1.2.0"),
+    ("package-added", "=new|*", "", "", "=new|*.v3.0.0"),
+    ("package-removed", "gone", "", "gone.v1.0.0", ""),
+    ("bundle-added", "moved", "moved.v1.2.0", "", "1.2.0"),
+    ("bundle-pruned", "moved", "moved.v1.0.0", "1.0.0", ""),
+    ("channel-head-moved", "moved", "stable", "moved.v1.1.0", "moved.v1.2.0"),
 ]
 NAMES = ("kind", "package", "subject", "before", "after")
 
@@ -52,8 +52,8 @@ def told(items: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     return [tuple(item[name] for name in NAMES) for item in items]
 
 
-def test_since_a_revision_is_one_net_difference(catalog: Catalog, get: Any) -> None:
-    body = get(HISTORY, {"since": "1"}).json()
+def test_from_a_revision_is_one_net_difference(catalog: Catalog, get: Any) -> None:
+    body = get(HISTORY, {"from": "1"}).json()
     assert list(body) == ["items", "next", "count"]
     assert told(body["items"]) == EXPECTED
     assert (body["count"], body["next"]) == (5, None)
@@ -61,15 +61,15 @@ def test_since_a_revision_is_one_net_difference(catalog: Catalog, get: Any) -> N
     assert list(body["items"][0]) == list(ChangeRow.__dataclass_fields__)
 
 
-def test_since_a_time_means_what_was_current_then(catalog: Catalog, get: Any) -> None:
+def test_from_a_time_means_what_was_current_then(catalog: Catalog, get: Any) -> None:
     old = timezone.now() - timedelta(days=9)
     CatalogRevision.objects.filter(number=1).update(created_at=old)
     moment = (timezone.now() - timedelta(days=3)).isoformat()
-    assert told(get(HISTORY, {"since": moment}).json()["items"]) == EXPECTED
-    assert get(HISTORY, {"since": "2999-01-01"}).json()["items"] == []
+    assert told(get(HISTORY, {"from": moment}).json()["items"]) == EXPECTED
+    assert get(HISTORY, {"from": "2999-01-01"}).json()["items"] == []
 
 
-def test_without_since_every_change_comes_with_its_revision_and_whom_it_affects(
+def test_without_from_every_change_comes_with_its_revision_and_whom_it_affects(
     catalog: Catalog, prod: Cluster, get: Any
 ) -> None:
     revision = catalog.revisions.get(number=2)
@@ -81,13 +81,13 @@ def test_without_since_every_change_comes_with_its_revision_and_whom_it_affects(
     assert get(HISTORY, {"revision": "x"}).status_code == 400
 
 
-def test_two_sides_are_compared_with_the_fate_of_each_package(
+def test_two_sides_are_compared_with_the_change_of_each_package(
     catalog: Catalog, prod: Cluster, get: Any
 ) -> None:
     make_operator(cluster=prod, name="moved", channel="stable")
     items = get("compare", SIDES).json()["items"]
     assert told(items) == EXPECTED
-    assert [item["fate"] for item in items] == ["added", "gone", *["changed"] * 3]
+    assert [item["change"] for item in items] == ["added", "removed", *["changed"] * 3]
     assert [len(item["affects"]) for item in items] == [0, 0, 0, 1, 1]
     assert not any(item["affects_if_moved"] for item in items)
     assert list(items[0]) == list(DifferenceRow.__dataclass_fields__)
@@ -112,10 +112,10 @@ def test_between_two_catalogs_the_effects_are_those_of_a_move(
 @pytest.mark.parametrize(
     ("query", "count"),
     [
-        ({"kind": "package added"}, 1),
-        ({"kind": ["package added", "bundle pruned"]}, 2),
+        ({"kind": "package-added"}, 1),
+        ({"kind": ["package-added", "bundle-pruned"]}, 2),
         ({"package": "moved"}, 3),
-        ({"package": "moved", "kind": "channel head moved"}, 1),
+        ({"package": "moved", "kind": "channel-head-moved"}, 1),
         ({"package": "nobody"}, 0),
         ({"package": "kept"}, 0),
     ],
@@ -124,7 +124,7 @@ def test_between_two_catalogs_the_effects_are_those_of_a_move(
 def test_filters_narrow_both(
     catalog: Catalog, get: Any, path: str, query: dict[str, Any], count: int
 ) -> None:
-    asked = {**(SIDES if path == "compare" else {"since": "1"}), **query}
+    asked = {**(SIDES if path == "compare" else {"from": "1"}), **query}
     body = get(path, asked).json()
     assert body["count"] == len(body["items"]) == count
 
@@ -153,7 +153,7 @@ def test_exports_are_the_whole_comparison(catalog: Catalog, get: Any) -> None:
     assert len(rows) == len(EXPECTED)
     assert rows[0]["package"] == "'=new|*", "no spreadsheet takes it for a formula"
     assert told(lines(body_of(get("compare", {**SIDES, "format": "ndjson"})))) == EXPECTED
-    some = lines(body_of(get(HISTORY, {"since": "1", "format": "ndjson", "fields": "package"})))
+    some = lines(body_of(get(HISTORY, {"from": "1", "format": "ndjson", "fields": "package"})))
     assert some == [{"package": row[1]} for row in EXPECTED]
     assert len(lines(body_of(get("compare", {**SIDES, "format": "ndjson", "limit": 2})))) == 2
 
@@ -181,9 +181,9 @@ def test_the_same_comparison_is_answered_by_304(
         assert get("compare", SIDES, **{"if-none-match": etag}).status_code == 304
     write_packages(catalog, {"moved": ["9.0.0"]})
     assert get("compare", SIDES, **{"if-none-match": etag}).status_code == 200
-    etag = get(HISTORY, {"since": "1"})["ETag"]
+    etag = get(HISTORY, {"from": "1"})["ETag"]
     Cluster.objects.update(revision=77)
-    assert get(HISTORY, {"since": "1"}, **{"if-none-match": etag}).status_code == 200, (
+    assert get(HISTORY, {"from": "1"}, **{"if-none-match": etag}).status_code == 200, (
         "what is installed may have changed, and so whom it affects"
     )
 
@@ -209,8 +209,8 @@ def test_the_same_comparison_is_answered_by_304(
         ("compare", {**SIDES, "limit": "0"}, 400, "limit", "limit must be"),
         ("compare", {**SIDES, "fields": "x"}, 400, "fields", "which is not one of"),
         ("compare", {**SIDES, "cursor": "x"}, 400, "cursor", "not one of this list"),
-        (HISTORY, {"since": "soon"}, 400, "since", "the number of a revision or a time"),
-        (HISTORY, {"since": "9"}, 404, "", "Revision 9 of catalog"),
+        (HISTORY, {"from": "soon"}, 400, "from", "the number of a revision or a time"),
+        (HISTORY, {"from": "9"}, 404, "", "Revision 9 of catalog"),
     ],
 )
 def test_what_can_not_be_read_is_refused_in_a_sentence(
@@ -230,7 +230,7 @@ def test_what_can_not_be_read_is_refused_in_a_sentence(
 
 def test_a_cursor_is_good_for_its_own_comparison_only(catalog: Catalog, get: Any) -> None:
     cursor = get("compare", {**SIDES, "limit": 1}).json()["next"]
-    other = get("compare", {**SIDES, "kind": "bundle added", "cursor": cursor})
+    other = get("compare", {**SIDES, "kind": "bundle-added", "cursor": cursor})
     assert "not one of this list" in other.json()["error"]["message"]
 
 
@@ -238,12 +238,14 @@ def test_both_are_documented_with_their_own_parameters(catalog: Catalog, get: An
     paths = get("openapi.json").json()["paths"]
     history = paths["/api/v1/catalogs/{cluster}/{catalog}/changes"]["get"]["parameters"]
     names = [one["name"] for one in history]
-    assert {"since", "kind", "package", "revision", "cursor", "format"} <= set(names)
+    assert {"from", "since", "until", "kind", "package", "revision", "cursor", "format"} <= set(
+        names
+    )
     assert len(names) == len(set(names))
     compare = paths["/api/v1/compare"]["get"]["parameters"]
     assert {"from", "to", "kind", "package", "limit"} <= {one["name"] for one in compare}
     assert ChangeRow.__dataclass_fields__.keys() - DifferenceRow.__dataclass_fields__.keys() == {
-        "revision", "at",
+        "revision", "created_at",
     }  # fmt: skip
 
 

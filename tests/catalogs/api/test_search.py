@@ -64,7 +64,7 @@ def test_packages_are_narrowed_by_what_installs_them_as_the_software_catalog_doe
     PredictionRun.objects.create(catalog=catalog, rules_version=1, inputs="h")
 
     def found(*values: str) -> list[str]:
-        query = {"catalog": "judged", "installable": list(values)}
+        query = {"catalog": "prod/judged", "installable": list(values)}
         return [row["package"] for row in get("packages", query).json()["items"]]
 
     assert found("subscription") == ["a", "c"]
@@ -72,9 +72,13 @@ def test_packages_are_narrowed_by_what_installs_them_as_the_software_catalog_doe
     assert found("subscription", "subscription-unknown") == ["a", "c", "d"]
     assert found("platformoperator") == []
     [said] = get("packages/prod/judged/b").json()["verdicts"]
-    assert (said["verdict"], said["rule"]) == ("not_installable", "sub-install-mode")
+    assert (said["verdict"], said["rule"]) == ("not-installable", "sub-install-mode")
     [said] = get("bundles/prod/judged/c/c.v1.0.0").json()["verdicts"]
-    assert (said["path"], said["watch"], said["verdict"]) == ("Subscription", "all", "installable")
+    assert (said["method"], said["target"], said["verdict"]) == (
+        "Subscription",
+        "all",
+        "installable",
+    )
     refused = get("packages", {"installable": "helm"})
     assert refused.status_code == 400
     assert "installable" in refused.json()["error"]["message"]

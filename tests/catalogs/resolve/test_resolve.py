@@ -241,6 +241,8 @@ def test_a_bundle_that_the_catalog_no_longer_has_is_read_by_its_name():
 def test_an_install_method_is_read_in_any_case():
     spellings = ("Subscription", "subscription", " SUBSCRIPTION ")
     assert {read_method(text) for text in spellings} == {InstallMethod.SUBSCRIPTION}
-    with pytest.raises(BadQuestion, match='"helm" is no path: use PlatformOperator, ') as raised:
+    with pytest.raises(
+        BadQuestion, match='"helm" is no install method: use PlatformOperator, '
+    ) as raised:
         read_method("helm")
     assert raised.value.field == "path"

@@ -57,7 +57,7 @@ def test_nothing_chosen_is_an_answer_too(etcd):
     [
         (("nope", "etcd", "--path", "subscription"), 'No catalog is called "nope"'),
         (("shop", "etc", "--path", "subscription"), 'has no package "etc". It has etcd.'),
-        (("shop", "etcd", "--path", "helm"), '--path: "helm" is no path: use'),
+        (("shop", "etcd", "--path", "helm"), '--path: "helm" is no install method: use'),
         (("shop", "etcd", "--path", "subscription", "--version", "^1"), "--version: '^'"),
         (("shop", "etcd", "--path", "subscription", "--installed", "x"), "--installed: "),
     ],
@@ -85,7 +85,7 @@ ROUTE = "/api/v1/packages/-/shop/etcd/resolve"
 
 def test_the_api_gives_the_same_answer(client, bob, etcd):
     client.force_login(bob)
-    query = {"path": "clusterextension", "version": "<1.2", "channel": ["stable", "beta"]}
+    query = {"method": "clusterextension", "version": "<1.2", "channel": ["stable", "beta"]}
     answer = client.get(ROUTE, query)
     assert answer.status_code == 200
     assert set(answer.json()) == FIELDS
@@ -99,11 +99,11 @@ def test_the_api_gives_the_same_answer(client, bob, etcd):
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ({}, "path"),
-        ({"path": "helm"}, "path"),
-        ({"path": "subscription", "version": "~1"}, "version"),
-        ({"path": "subscription", "channel": ["a", "b"]}, "channel"),
-        ({"path": "subscription", "pick": "1"}, "pick"),
+        ({}, "method"),
+        ({"method": "helm"}, "method"),
+        ({"method": "subscription", "version": "~1"}, "version"),
+        ({"method": "subscription", "channel": ["a", "b"]}, "channel"),
+        ({"method": "subscription", "pick": "1"}, "pick"),
     ],
 )
 def test_the_api_names_the_parameter_that_it_can_not_read(client, bob, etcd, query, field):

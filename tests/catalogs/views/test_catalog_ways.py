@@ -41,10 +41,16 @@ def test_rest_tells_the_way_and_whether_the_blobs_are_the_authors(client, bob, c
     make_catalog(name="files", access_method="file")
     client.force_login(bob)
     told = client.get("/api/v1/catalogs/prod/teas").json()
-    assert (told["way"], told["exact"], told["namespace"]) == (catalog.access_method, False, "olm")
-    assert told["ways"] == WAYS
+    assert (told["access_method"], told["exact"], told["namespace"]) == (
+        catalog.access_method,
+        False,
+        "olm",
+    )
+    assert told["access_methods"] == [
+        {"name": row["way"], "state": row["state"], "message": row["why"]} for row in WAYS
+    ]
     rows = client.get("/api/v1/catalogs").json()["items"]
-    assert {row["catalog"]: row["exact"] for row in rows} == {"teas": False, "files": True}
+    assert {row["catalog"]: row["exact"] for row in rows} == {"prod/teas": False, "-/files": True}
 
 
 def test_no_graph_is_drawn_that_nobody_told(client, bob, catalog):

@@ -100,7 +100,7 @@ def test_status_counts_per_cluster(world: World, get: Get) -> None:
         "total": 2, "available": 1, "progressing": 0, "degraded": 1
     }  # fmt: skip
     assert prod["catalogs"]["serving"] == 1
-    assert prod["feeds"] == {
+    assert prod["watched_resources"] == {
         "watching": 0, "listed": 1, "retrying": 0, "absent": 0, "forbidden": 0
     }  # fmt: skip
     assert prod["crds"] == {"total": 2, "problems": 1}

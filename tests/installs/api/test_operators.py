@@ -1,4 +1,4 @@
-"""Operators of OLM v0, feeds and CRDs in the REST API: the same as their pages say."""
+"""Operators of OLM v0, watched resources and CRDs in the REST API: the same as their pages say."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def grafana(world: World) -> Operator:
 
 def test_what_approving_changes_is_told(grafana: Operator, get: Get) -> None:
     approval = get(GRAFANA).json()["approval"]
-    assert approval["plan"] == "install-grafana"
+    assert approval["install_plan"] == "install-grafana"
     assert approval["changes"][0] == {
         "csv": "grafana.v1.1.0", "action": "upgrade", "subscription": "grafana",
         "package": "grafana", "replaces": "grafana.v1.0.0",
@@ -77,13 +77,15 @@ def test_status_counts_what_waits_and_what_is_read(grafana: Operator, get: Get) 
     make_watch(cluster=grafana.cluster, state="forbidden")
     prod = get("status", {"cluster": "prod"}).json()["items"][0]
     assert (prod["upgrades"], prod["approvals"]) == (1, 2)
-    assert prod["feeds"]["forbidden"] == 1
+    assert prod["watched_resources"]["forbidden"] == 1
 
 
-def test_a_cluster_tells_its_feeds_and_the_rules_that_are_missing(world: World, get: Get) -> None:
+def test_a_cluster_has_its_watched_resources_and_the_rules_that_are_missing(
+    world: World, get: Get
+) -> None:
     make_watch(cluster=world.prod, state="forbidden")
     cluster = get("clusters/prod").json()
-    assert [(one["feed"], one["state"]) for one in cluster["feeds"]] == [
+    assert [(row["resource"], row["state"]) for row in cluster["watched_resources"]] == [
         ("Subscription", "forbidden"), ("ClusterOperator", "listed"),
         ("PlatformOperator", "listed"),
     ]  # fmt: skip

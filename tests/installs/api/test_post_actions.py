@@ -68,7 +68,9 @@ def test_an_install_is_recorded_and_asking_twice_with_a_key_is_asking_once(olivi
     assert Action.objects.count() == 1
 
 
-@pytest.mark.parametrize("changed", [{"name": "other"}, {"channel": "beta"}, {"take": True}])
+@pytest.mark.parametrize(
+    "changed", [{"name": "other"}, {"channel": "beta"}, {"force_conflicts": True}]
+)
 def test_a_key_of_another_body_is_refused(olivia: User, changed: dict[str, Any]) -> None:
     assert post(olivia, INSTALL, **{"Idempotency-Key": "k"}).status_code == 202
     Action.objects.update(state="succeeded")
@@ -143,7 +145,7 @@ def test_an_action_is_recorded_and_sent_later_when_the_broker_is_away(
 
 
 @pytest.mark.parametrize(
-    ("path", "field", "value"),
+    ("method", "field", "value"),
     [
         ("PlatformOperator", "version", "1.1.0"),
         ("PlatformOperator", "bundle", "etcd.v1.1.0"),
@@ -157,11 +159,41 @@ def test_an_action_is_recorded_and_sent_later_when_the_broker_is_away(
     ],
 )
 def test_a_field_that_the_method_lacks_is_refused_by_name(
-    olivia: User, path: str, field: str, value: str
+    olivia: User, method: str, field: str, value: str
 ) -> None:
-    answer = post(olivia, INSTALL | {"path": path, field: value})
+    answer = post(olivia, INSTALL | {"method": method, field: value})
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "no-such-field")
-    assert answer.json()["error"]["fields"] == {field: f"A {path} has no {field}."}
+    assert answer.json()["error"]["fields"] == {field: f"A {method} has no {field}."}
+
+
+@pytest.mark.parametrize(
+    ("verb", "method", "field", "value"),
+    [
+        ("upgrade", "Subscription", "version", "1.1.0"),
+        ("upgrade", "Subscription", "policy", "SelfCertified"),
+        ("upgrade", "ClusterExtension", "approval", "Manual"),
+        ("upgrade", "ClusterExtension", "package", "etcd"),
+        ("upgrade", "PlatformOperator", "version", "1.1.0"),
+        ("approve", "", "channel", "stable"),
+        ("approve", "", "method", "Subscription"),
+        ("retry", "PlatformOperator", "version", "1.1.0"),
+        ("retry", "PlatformOperator", "anyway", True),
+        ("remove", "PlatformOperator", "catalog", "prod/redhat-operators"),
+        ("remove", "PlatformOperator", "only", "etcd.v1.1.0"),
+        ("remove", "PlatformOperator", "force_conflicts", True),
+        ("install", "ClusterExtension", "only", "etcd.v1.1.0"),
+        ("install", "ClusterExtension", "force_conflicts", True),
+    ],
+)
+def test_a_field_that_the_verb_lacks_is_refused_by_name(
+    olivia: User, verb: str, method: str, field: str, value: Any
+) -> None:
+    body = {"cluster": "prod", "verb": verb, "name": "etcd"} | (
+        {"method": method} if method else {}
+    )
+    answer = post(olivia, body | {field: value})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "no-such-field")
+    assert list(answer.json()["error"]["fields"]) == [field]
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -191,7 +223,7 @@ def test_a_bundle_has_a_field_of_its_own(olivia: User) -> None:
     make_component(cluster=cluster, kind="CatalogSource", name="redhat-operators", namespace="olm")
     cluster.kinds = cluster.kinds | {"Subscription": {"state": "served"}}
     cluster.save()
-    body = INSTALL | {"path": "Subscription", "namespace": "etcd", "dry_run": True}
+    body = INSTALL | {"method": "Subscription", "namespace": "etcd", "dry_run": True}
     for chosen in ({"version": "1.0.0"}, {"bundle": "etcd.v1.0.0"}):
         answer = post(olivia, body | chosen)
         assert answer.status_code == 200, answer.json()
@@ -216,7 +248,7 @@ def test_a_version_range_of_a_subscription_starts_at_the_bundle_nearest_to_the_h
     make_component(cluster=cluster, kind="CatalogSource", name="redhat-operators", namespace="olm")
     cluster.kinds = cluster.kinds | {"Subscription": {"state": "served"}}
     cluster.save()
-    body = INSTALL | {"path": "Subscription", "namespace": "etcd", "version": wanted}
+    body = INSTALL | {"method": "Subscription", "namespace": "etcd", "version": wanted}
     answer = post(olivia, body | {"dry_run": True})
     assert answer.status_code == 200, answer.json()
     assert answer.json()["manifests"][-1]["spec"]["startingCSV"] == bundle
@@ -248,8 +280,8 @@ def test_a_token_that_reads_and_a_person_without_rights_are_refused(
         (INSTALL | {"cluster": "nope"}, 404),
         (INSTALL | {"package": "nope"}, 404),
         (INSTALL | {"verb": "explode"}, 400),
-        (INSTALL | {"path": "Helm"}, 400),
-        (INSTALL | {"path": "Subscription"}, 409),
+        (INSTALL | {"method": "Helm"}, 400),
+        (INSTALL | {"method": "Subscription"}, 409),
         (INSTALL | {"name": "Not Valid"}, 400),
         (INSTALL | {"extra": 1}, 400),
         ({"cluster": "prod", "verb": "remove", "name": "nope"}, 404),
@@ -271,7 +303,7 @@ def test_what_can_not_be_asked_has_a_sentence(olivia: User, body: Any, status: i
         b'{"cluster": "prod", "verb": "install", "package": "\\u0000"}',
         '{"cluster": "prod", "verb": "install", "package": "a\\u0000"}'.encode("utf-16"),
         b'{"cluster": "prod", "verb": "install", "package": "etcd", "dry_run": "no"}',
-        b'{"cluster": "prod", "verb": "install", "package": "etcd", "take": 1}',
+        b'{"cluster": "prod", "verb": "install", "package": "etcd", "force_conflicts": 1}',
     ],
 )
 def test_a_body_is_read_strictly(olivia: User, body: bytes) -> None:

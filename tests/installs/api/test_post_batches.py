@@ -15,8 +15,11 @@ from tests.factories import make_catalog, make_cluster, make_package, make_predi
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/bulk-installs"
-BODY = {"cluster": "prod", "packages": ["redhat-operators/acme", "redhat-operators/brisk"]}
-CRANE = "redhat-operators/crane"
+BODY = {
+    "cluster": "prod",
+    "packages": ["prod/redhat-operators/acme", "prod/redhat-operators/brisk"],
+}
+CRANE = "prod/redhat-operators/crane"
 
 
 @pytest.fixture(autouse=True)
@@ -77,11 +80,14 @@ def test_what_is_predicted_to_fail_is_left_out_unless_it_is_wanted_anyway(olivia
 
 
 def test_a_dry_run_records_nothing_and_tells_of_each(olivia: User) -> None:
-    asked = BODY | {"packages": ["redhat-operators/acme", CRANE, "other/nope"], "dry_run": True}
+    asked = BODY | {
+        "packages": ["prod/redhat-operators/acme", CRANE, "prod/other/nope"],
+        "dry_run": True,
+    }
     told = {one["package"]: one for one in post(olivia, asked).json()["packages"]}
     assert told["acme"]["ok"]
     assert told["acme"]["manifests"][0]["kind"] == "PlatformOperator"
-    assert (told["crane"]["verdict"], told["crane"]["ok"]) == ("not_installable", False)
+    assert (told["crane"]["verdict"], told["crane"]["ok"]) == ("not-installable", False)
     assert "no catalog other" in told["nope"]["reason"]
     assert not ActionBatch.objects.exists()
 
@@ -112,12 +118,12 @@ def test_a_token_that_reads_and_a_person_without_rights_are_refused(
     ("body", "status"),
     [
         (BODY | {"cluster": "nope"}, 404),
-        (BODY | {"path": "Helm"}, 400),
+        (BODY | {"method": "Helm"}, 400),
         (BODY | {"packages": []}, 400),
         (BODY | {"packages": [f"c/{number}" for number in range(51)]}, 400),
         (BODY | {"packages": ["etcd"]}, 400),
-        (BODY | {"packages": ["redhat-operators/nope"]}, 409),
-        (BODY | {"path": "Subscription"}, 409),
+        (BODY | {"packages": ["prod/redhat-operators/nope"]}, 409),
+        (BODY | {"method": "Subscription"}, 409),
         (BODY | {"namespace": "\0"}, 400),
         (BODY | {"extra": 1}, 400),
         ("[]", 400),
@@ -131,7 +137,7 @@ def test_what_can_not_be_asked_has_a_sentence(olivia: User, body: Any, status: i
 
 
 def test_namespaces_to_watch_may_be_named(olivia: User) -> None:
-    body = BODY | {"path": "Subscription", "targets": "team-a,team-b", "dry_run": True}
+    body = BODY | {"method": "Subscription", "targets": "team-a,team-b", "dry_run": True}
     answer = post(olivia, body)
     assert answer.status_code == 200, answer.json()
     assert [row["package"] for row in answer.json()["packages"]] == ["acme", "brisk"]

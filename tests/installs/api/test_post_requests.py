@@ -42,7 +42,7 @@ def test_an_approval_is_tried_and_then_an_action_of_the_approver(
     assert (dry.status_code, dry.json()["dry_run"]["ok"]) == (200, True)
     assert [made["kind"] for made in dry.json()["manifests"]] == ["PlatformOperator"]
     assert not Action.objects.exists()
-    answer = post(olivia, f"/{pk}/approve", {"word": "Fine."})
+    answer = post(olivia, f"/{pk}/approve", {"comment": "Fine."})
     assert answer.status_code == 202, answer.json()
     action = Action.objects.get()
     assert (answer.json()["id"], action.user) == (action.pk, olivia)
@@ -56,16 +56,16 @@ def test_an_approval_is_tried_and_then_an_action_of_the_approver(
 
 def test_a_refusal_needs_a_reason(bob: User, olivia: User) -> None:
     pk = ask(bob)
-    refused = post(olivia, f"/{pk}/decline", {"word": " "})
-    assert (refused.status_code, list(refused.json()["error"]["fields"])) == (400, ["word"])
-    answer = post(olivia, f"/{pk}/decline", {"word": "Use the other one."})
+    refused = post(olivia, f"/{pk}/decline", {"comment": " "})
+    assert (refused.status_code, list(refused.json()["error"]["fields"])) == (400, ["comment"])
+    answer = post(olivia, f"/{pk}/decline", {"comment": "Use the other one."})
     assert (answer.status_code, answer.json()["state"]) == (200, "declined")
-    assert answer.json()["word"] == "Use the other one."
+    assert answer.json()["comment"] == "Use the other one."
 
 
 @pytest.mark.parametrize("step", ["approve", "decline"])
 def test_who_asks_does_not_decide(bob: User, olivia: User, step: str) -> None:
-    pk, body = ask(bob), {"word": "Mine."}
+    pk, body = ask(bob), {"comment": "Mine."}
     assert post(bob, f"/{pk}/{step}", body).status_code == 403
     assert post(olivia, f"/{pk}/{step}", body, scope="read").status_code == 403
     assert InstallRequest.objects.get(pk=pk).state == "waiting"

@@ -69,7 +69,7 @@ def _buckets(found: dict[str, Any]) -> dict[str, list[str]]:
 
 def test_a_subscription_is_judged_by_the_head_of_the_default_channel(catalog: Catalog) -> None:
     found = _audit("--path", "subscription")
-    assert found["counts"] == {"installable": 1, "not_installable": 3, "unknown": 0}
+    assert found["counts"] == {"installable": 1, "not-installable": 3, "unknown": 0}
     assert _buckets(found) == {
         "": ["good"],
         "sub-install-mode": ["own-only"],
@@ -111,7 +111,7 @@ def test_webhooks_that_the_catalog_does_not_tell_leave_a_platform_operator_unkno
         "po-install-mode": ["own-only"],
         "po-api-service": ["torn"],
     }
-    assert found["counts"] == {"installable": 0, "not_installable": 2, "unknown": 2}
+    assert found["counts"] == {"installable": 0, "not-installable": 2, "unknown": 2}
 
 
 def _prod(catalog: Catalog) -> Cluster:
@@ -146,7 +146,7 @@ def test_what_the_cluster_has_is_beside_the_verdict_disagreements_first(catalog:
     make_operator(name="e", package="elsewhere", health="Healthy", **subscription)
     found = _audit("--path", "subscription", "--cluster", "prod")["actual"]
     assert (found["agree"], found["disagree"], found["undecided"]) == (2, 1, 0)
-    assert [(each["name"], each["agrees"]) for each in found["rows"]] == [
+    assert [(each["name"], each["agrees"]) for each in found["operators"]] == [
         ("b", False),
         ("a", True),
         ("c", True),
@@ -169,9 +169,9 @@ def test_csv_has_a_row_for_each_package(catalog: Catalog) -> None:
     rows = list(csv.DictReader(io.StringIO(out.getvalue())))
     assert [(row["package"], row["verdict"]) for row in rows] == [
         ("good", "installable"),
-        ("needing", "not_installable"),
-        ("own-only", "not_installable"),
-        ("torn", "not_installable"),
+        ("needing", "not-installable"),
+        ("own-only", "not-installable"),
+        ("torn", "not-installable"),
     ]
 
 

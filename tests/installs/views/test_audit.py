@@ -202,13 +202,13 @@ def test_the_page_costs_a_fixed_number_of_queries(
 
 
 def test_the_api_answers_the_same(reader: Client, prod: Cluster) -> None:
-    params = {"catalog": "prod/redhat-operators", "path": "platformoperator", "cluster": "prod"}
+    params = {"catalog": "prod/redhat-operators", "method": "platformoperator", "cluster": "prod"}
     response = reader.get(API, params)
     found = response.json()
-    assert found["counts"] == {"installable": 2, "not_installable": 1, "unknown": 1}
+    assert found["counts"] == {"installable": 2, "not-installable": 1, "unknown": 1}
     assert (found["buckets"][0]["rule"], found["buckets"][0]["count"]) == ("", 2)
     assert (found["actual"]["agree"], found["actual"]["disagree"]) == (2, 1)
-    assert found["actual"]["rows"][0]["name"] == "torn"
+    assert found["actual"]["operators"][0]["name"] == "torn"
     first = found["actual"]["by_rule"][0]
     assert (first["rule"], first["count"], first["agrees"]) == ("", 1, False)
     assert found["history"][0]["revision"] == 1
@@ -250,9 +250,14 @@ def test_a_namespace_of_the_cluster_is_judged_by_its_operator_group(
     missing = reader.get(URL, {**params, "namespace": "red"})
     assert "Nothing is resolved in namespace red" in missing.content.decode()
     assert missing.context["audit"].counts["not_installable"] == 1
-    asked = {**params, "catalog": "prod/redhat-operators", "cluster": "prod"}
+    asked = {
+        "method": "subscription",
+        "namespace": "blue",
+        "catalog": "prod/redhat-operators",
+        "cluster": "prod",
+    }
     found = reader.get(API, asked).json()
-    assert (found["namespace"], found["watch"]) == ("blue", "own")
+    assert (found["namespace"], found["target"]) == ("blue", "own")
     assert reader.get(API, {**asked, "namespace": "red"}).json()["buckets"][0]["rule"] == (
         "sub-one-group"
     )
@@ -261,18 +266,18 @@ def test_a_namespace_of_the_cluster_is_judged_by_its_operator_group(
 @pytest.mark.parametrize(
     ("params", "status", "words"),
     [
-        ({"catalog": "-/x", "path": "subscription", "namespace": "n"}, 400, "namespace is of"),
-        ({"path": "subscription"}, 400, "catalog is needed"),
-        ({"catalog": "prod/redhat-operators"}, 400, "path is needed"),
+        ({"catalog": "-/x", "method": "subscription", "namespace": "n"}, 400, "namespace is of"),
+        ({"method": "subscription"}, 400, "catalog is needed"),
+        ({"catalog": "prod/redhat-operators"}, 400, "method is needed"),
         (
-            {"catalog": "prod/redhat-operators", "path": "helm"},
+            {"catalog": "prod/redhat-operators", "method": "helm"},
             400,
-            "is no path: use PlatformOperator",
+            "is no install method: use PlatformOperator",
         ),
-        ({"catalog": "prod/redhat-operators", "path": "subscription", "x": "1"}, 400, "no query"),
-        ({"catalog": "-/gone", "path": "subscription"}, 404, "no catalog"),
+        ({"catalog": "prod/redhat-operators", "method": "subscription", "x": "1"}, 400, "no query"),
+        ({"catalog": "-/gone", "method": "subscription"}, 404, "no catalog"),
         (
-            {"catalog": "prod/redhat-operators", "path": "subscription", "cluster": "x"},
+            {"catalog": "prod/redhat-operators", "method": "subscription", "cluster": "x"},
             404,
             "no cluster x",
         ),
@@ -291,6 +296,6 @@ def test_texts_of_a_catalog_are_neither_formulas_nor_markup_in_exports(
 ) -> None:
     package = make_package(catalog=catalog, name="=cmd", channels={"stable": ("1.0.0",)})
     make_prediction(bundle=package.bundles.get(), rule="po-webhook", sentence="a | <b>\n# c")
-    params = {"catalog": "prod/redhat-operators", "path": "platformoperator"}
+    params = {"catalog": "prod/redhat-operators", "method": "platformoperator"}
     assert "\n'=cmd," in reader.get(API, {**params, "format": "csv"}).content.decode()
     assert r"a \| \<b\> \# c" in reader.get(API, {**params, "format": "md"}).content.decode()

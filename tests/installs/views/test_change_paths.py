@@ -207,7 +207,7 @@ def test_an_upgrade_that_would_change_nothing_is_refused_while_a_plan_requires_a
     page = assert_page(writer.post(address, {"step": "review"}), 422)
     assert "Nothing would change: InstallPlan install-x requires approval." in page.text
     assert "/installplans/prod/apps/install-x/approve" in page.links
-    body = {"cluster": "prod", "verb": "upgrade", "path": "Subscription", "namespace": "apps"}
+    body = {"cluster": "prod", "verb": "upgrade", "method": "Subscription", "namespace": "apps"}
     answer = writer.post(
         "/api/v1/actions", {**body, "name": "etcd"}, content_type="application/json"
     )

@@ -144,6 +144,7 @@ def test_what_no_cluster_would_take_is_refused_in_a_sentence(
     reader: Client, catalog: Catalog, query: str, status: int, field: str
 ) -> None:
     assert_page(reader.get(f"{FOLDER}?{query}"), 422)
+    query, field = query.replace("path=", "method="), field.replace("path", "method")
     answer = reader.get(f"/api/v1/packages/prod/community/grafana/export?{query}")
     assert answer.status_code == status
     assert field in answer.json()["error"]["fields"]

@@ -119,7 +119,7 @@ def test_rest_refuses_the_removal_without_the_field_of_the_same_meaning(
     body = {
         "cluster": "prod",
         "verb": "remove",
-        "path": "Subscription",
+        "method": "Subscription",
         "namespace": "apps",
         "name": "etcd",
     }

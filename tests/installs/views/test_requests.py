@@ -98,7 +98,7 @@ def test_asking_twice_is_asking_once(package: Package, bob: User) -> None:
         ({"reason": "x" * 2001}, "at most 2000 characters"),
         ({"version": "9.9.9"}, "etcd has no version 9.9.9"),
         ({"version": "1.0.0"}, "1.1.0 would be installed"),
-        ({"path": "Nothing"}, "is no path"),
+        ({"path": "Nothing"}, "is no install method"),
         ({"path": "ClusterExtension"}, "serves no ClusterExtensions"),
     ],
 )

@@ -170,10 +170,10 @@ def test_the_page_and_the_api_tell_the_same(reader: Client, row: Operator) -> No
     page = assert_page(reader.get("/readiness/olm-v1/"))
     assert "1 Subscription: 0 ready, 0 with changes, 0 not known, 1 not migratable" in page.text
     assert "the bundle owns 1 APIService" in page.text
-    found = reader.get("/api/v1/takeovers?fate=no&q=grafana").json()
+    found = reader.get("/api/v1/migrations?verdict=no&q=grafana").json()
     assert (found["count"], found["items"][0]["codes"]) == (1, ["ce-api-service"])
-    assert reader.get("/api/v1/takeovers?fate=ready").json()["count"] == 0
-    text = b"".join(reader.get("/api/v1/takeovers?format=md")).decode()
+    assert reader.get("/api/v1/migrations?verdict=ready").json()["count"] == 0
+    text = b"".join(reader.get("/api/v1/migrations?format=md")).decode()
     assert "(no)" in text
 
 

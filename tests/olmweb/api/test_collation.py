@@ -12,7 +12,7 @@ from tests.worlds.rest_fixtures import Get
 
 pytestmark = pytest.mark.django_db
 CLUSTERS = ("dev", "Prod", "qa")
-LISTS = ("takeovers", "readiness", "operators", "packages", "bundles", "clusters", "catalogs")
+LISTS = ("migrations", "readiness", "operators", "packages", "bundles", "clusters", "catalogs")
 
 
 @pytest.fixture

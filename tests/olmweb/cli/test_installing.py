@@ -55,7 +55,7 @@ def test_a_dry_run_shows_the_plan_and_records_nothing(install: Install) -> None:
     assert (document["dry_run"]["ok"], document["manifests"][0]["kind"]) == (
         True, "PlatformOperator"
     )  # fmt: skip
-    assert document["target"] == "etcd.v1.1.0"
+    assert document["bundle"] == "etcd.v1.1.0"
     assert not Action.objects.exists()
 
 

@@ -154,7 +154,7 @@ def test_a_local_audit_evaluates_what_no_worker_has_evaluated_yet(
 def test_a_comparison_has_a_row_for_each_change(olmweb: Olmweb) -> None:
     lines = olmweb("compare", "before", "after").out.splitlines()
     assert lines[0].split() == ["PACKAGE", "CHANGE", "SUBJECT", "BEFORE", "AFTER", "IMPACT"]
-    assert any("bundle added" in line and "etcd.v1.1.0" in line for line in lines)
+    assert any("bundle-added" in line and "etcd.v1.1.0" in line for line in lines)
     assert olmweb("compare", "before", "before").out == "Nothing differs.\n"
 
 

@@ -270,7 +270,7 @@ def test_sync_reads_a_file_here_and_asks_a_worker_of_a_server(
     monkeypatch.setattr("catalogs.api.catalogs.request_sync", queued.append)
     token = ApiToken.issue(alice.pk, "act")[0]
     result = olmweb("sync", "demo", "--server", server, "--token", token, "--json")
-    assert (result.code, result.document["catalog"]) == (0, "demo")
+    assert (result.code, result.document["catalog"]) == (0, "-/demo")
     assert queued == [Catalog.objects.get(slug="demo").pk]
 
 

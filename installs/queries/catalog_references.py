@@ -1,0 +1,88 @@
+"""Catalogs of operators and actions, whose objects name a CatalogSource or ClusterCatalog.
+
+An object knows the name of its catalog, not the row that OLM Web stores the content in: a cluster
+may have a ClusterCatalog and CatalogSources of several namespaces with the same name.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from catalogs.models import Catalog
+from installs.models import Action, Operator
+
+V1 = "ClusterExtension"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCatalog:
+    """A catalog as an object names it; `namespace` is empty where the object has none."""
+
+    cluster_id: int
+    kind: str  # of the object
+    name: str
+    namespace: str = ""
+
+
+class KnownCatalogs:
+    """The stored catalogs by the names that objects use. One query."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._by_name: dict[tuple[int | None, str], list[Catalog]] = defaultdict(list)
+        rows = Catalog.objects.select_related("cluster").filter(name__in={*names} - {""})
+        for catalog in rows.order_by("slug", "pk"):
+            self._by_name[catalog.cluster_id, catalog.name].append(catalog)
+
+    def find(self, named: NamedCatalog) -> Catalog | None:
+        """The catalog of the cluster that the object means; None if OLM Web has none. Of several
+        with the name a ClusterExtension means the ClusterCatalog, other objects a CatalogSource,
+        that of the namespace if they name one. A catalog without a cluster counts where the cluster
+        has none of the name."""
+        catalogs = self._by_name.get((named.cluster_id, named.name), [])
+        if named.namespace:
+            catalogs = [row for row in catalogs if row.namespace == named.namespace]
+
+        def rank(catalog: Catalog) -> tuple[bool, bool]:
+            is_v1 = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
+            return (is_v1 != (named.kind == V1), catalog.namespace != named.namespace)
+
+        local = self._by_name.get((None, named.name), [])
+        return min(catalogs, key=rank, default=local[0] if local else None)
+
+
+def catalogs_of_operators(operators: Iterable[Operator]) -> dict[int, Catalog | None]:
+    """Id of an operator -> its catalog; one query."""
+    return _find({row.pk: _of_operator(row) for row in operators})
+
+
+def catalogs_of_actions(actions: Iterable[Action]) -> dict[int, Catalog | None]:
+    """Id of an action -> its catalog; one query."""
+    return _find({row.pk: NamedCatalog(row.cluster_id, row.path, row.catalog) for row in actions})
+
+
+def _of_operator(row: Operator) -> NamedCatalog:
+    return NamedCatalog(row.cluster_id, row.kind, row.catalog, row.catalog_namespace)
+
+
+def _find(named: dict[int, NamedCatalog]) -> dict[int, Catalog | None]:
+    known = KnownCatalogs(catalog.name for catalog in named.values())
+    return {pk: known.find(catalog) for pk, catalog in named.items()}
+
+
+def with_catalogs(references: Iterable[str], operators: QuerySet[Operator]) -> Q:
+    """The operators whose catalog has one of these references; an empty one asks for operators
+    without a known catalog. Two queries, however many operators."""
+    wanted = {*references}
+    columns = ("cluster_id", "kind", "catalog", "catalog_namespace")
+    rows = [NamedCatalog(*row) for row in operators.order_by().values_list(*columns).distinct()]
+    known = KnownCatalogs(row.name for row in rows)
+    condition = Q(pk__in=())
+    for row in rows:
+        catalog = known.find(row)
+        if (str(catalog) if catalog else "") in wanted:
+            values: tuple[Any, ...] = (row.cluster_id, row.kind, row.name, row.namespace)
+            condition |= Q(**dict(zip(columns, values, strict=True)))
+    return condition
