@@ -1,11 +1,11 @@
 """The knowledge base: reads `installs/knowledge/*.yaml`, and finds the entry for a message.
 
 Entries are matched by rank (-1 lines of OLM Web's own that quote a controller, 0 specific, 1
-answers of any API server, 2 its most general ones and wrappers, 3 what is left), the API server's
-refusals first, then in the order of STAGES and of their files; the first match wins. A `wrapper`
-only adds context: the text in its group `detail`, `inner`, `last` or `logs` is classified again.
-Patterns must be bounded: no unlimited repetition except at their end. Matching is bounded in time
-by cutting the text.
+answers of any API server, 2 its most general ones and wrappers, 3 what is left, 4 any text of a
+kind, which has to be known), the API server's refusals first, then in the order of STAGES and of
+their files; the first match wins. A `wrapper` only adds context: the text in its group `detail`,
+`inner`, `last` or `logs` is classified again. Patterns must be bounded: no unlimited repetition
+except at their end. Matching is bounded in time by cutting the text.
 
 Values filled into texts come from status messages and are untrusted. A command gets only values
 that are surely a name, a kind or an image reference; others leave a `<placeholder>`, for which
@@ -46,6 +46,7 @@ KINDS = (
     *("ClusterCatalog", "CatalogSource", "Subscription", "InstallPlan", "ClusterServiceVersion"),
     *("OperatorGroup", "OperatorCondition", "ClusterOperator", "Deployment"),
 )
+_ONLY_WITH_KIND = 4  # rank
 # Before anything of the bundle is on the cluster.
 _NOTHING_INSTALLED = ("source", "convert", "unpack")
 
@@ -326,7 +327,11 @@ def _entries_in_any_case(kind: str) -> tuple[KnowledgeEntry, ...]:
 
 @cache
 def _entries_for(kind: str) -> tuple[KnowledgeEntry, ...]:
-    return tuple(entry for entry in knowledge() if not kind or kind in entry.kinds)
+    return tuple(
+        entry
+        for entry in knowledge()
+        if kind in entry.kinds or (not kind and entry.rank < _ONLY_WITH_KIND)
+    )
 
 
 def _follow(text: str, entries: Sequence[KnowledgeEntry], depth: int) -> KnowledgeMatch | None:

@@ -1,0 +1,159 @@
+"""Every place in the controllers that sets a message has its finding, whatever is around the text.
+
+`producers.tsv` has the places with their messages, placeholders filled in; `refusals.tsv` has what
+kube-apiserver answers, which any controller passes on about any object.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from installs.diagnosis.knowledge import (
+    PLACEHOLDER,
+    by_id,
+    classify,
+    fill_sentence,
+    is_command,
+    plain_remedy,
+)
+
+HERE = Path(__file__).parent
+FILES = ("producers.tsv", "refusals.tsv")
+# Kind and condition of an object, and the words with which its controller passes an error on.
+PASSED_ON = (
+    ("BundleDeployment", "Installed", "InstallFailed", "{}"),
+    ("PlatformOperator", "Installed", "InstallFailed", "{}"),
+    ("Bundle", "Unpacked", "UnpackFailed", "source bundle content: {}"),
+    (
+        *("ClusterExtension", "Progressing", "Retrying"),
+        'error for resolved bundle "loki.v6" with version "6.0.0": {}',
+    ),
+    (
+        *("ClusterObjectSet", "Progressing", "Retrying"),
+        "revision reconcile: reconciling object: reconciling apps/v1, Kind=Deployment a/b: {}",
+    ),
+    ("ClusterCatalog", "Progressing", "Retrying", "error updating finalizers: {}"),
+    ("InstallPlan", "Installed", "InstallComponentFailed", "error creating clusterrole loki: {}"),
+    ("InstallPlan", "", "Installing", "retrying execution due to error: {}"),
+    ("ClusterServiceVersion", "Failed", "InstallComponentFailed", "install strategy failed: {}"),
+    (
+        *("CatalogSource", "", "RegistryServerError"),
+        "couldn't ensure registry server - error ensuring service account: loki: {}",
+    ),
+    ("Subscription", "ResolutionFailed", "x", "error ensuring InstallPlan: {}"),
+    ("Deployment", "ReplicaFailure", "FailedCreate", "{}"),
+)
+
+
+class Producer(NamedTuple):
+    project: str
+    place: str
+    kind: str
+    type: str
+    reason: str
+    message: str
+    finding: str
+
+
+class Refusal(NamedTuple):
+    place: str
+    message: str
+    findings: str
+
+
+def _rows(name: str) -> list[list[str]]:
+    lines = (HERE / name).read_text(encoding="utf-8").splitlines()
+    return [
+        [re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t"}.get(m[1], m[1]), cell) for cell in cells]
+        for cells in (line.split("\t") for line in lines if not line.startswith("#"))
+    ]
+
+
+PRODUCERS = [Producer(*row) for row in _rows("producers.tsv")]
+REFUSALS = [Refusal(*row) for row in _rows("refusals.tsv")]
+
+
+def test_every_producer_has_the_finding_of_the_table() -> None:
+    assert len(PRODUCERS) > 900
+    assert len({producer.place for producer in PRODUCERS}) > 400
+    wrong = []
+    for producer in PRODUCERS:
+        finding = classify(
+            producer.message or producer.reason,
+            kind=producer.kind,
+            type=producer.type,
+            reason=producer.reason,
+        )
+        if finding is None or finding.id != producer.finding:
+            wrong.append((producer.place, producer.message, finding and finding.id))
+    assert not wrong
+
+
+def test_every_refusal_of_the_api_server_is_explained_for_every_kind() -> None:
+    assert len(REFUSALS) > 100
+    wrong = []
+    for refusal in REFUSALS:
+        for kind, type_, reason, words in PASSED_ON:
+            text = words.format(refusal.message)
+            finding = classify(text, kind=kind, type=type_, reason=reason)
+            if finding is None or finding.id not in refusal.findings.split():
+                wrong.append((kind, refusal.message, finding and finding.id))
+    assert not wrong
+
+
+@pytest.mark.parametrize("kind", ["ClusterExtension", "InstallPlan", "PlatformOperator"])
+def test_no_refusal_of_the_api_server_is_blamed_on_a_registry(kind: str) -> None:
+    for refusal in REFUSALS:
+        finding = classify(refusal.message, kind=kind)
+        assert finding is not None
+        assert not finding.id.startswith(("image-", "rk-", "cs-")), refusal.message
+
+
+def test_no_placeholder_is_left_in_a_sentence_about_a_producer() -> None:
+    left = set()
+    for producer in PRODUCERS:
+        finding = classify(
+            producer.message or producer.reason,
+            kind=producer.kind,
+            type=producer.type,
+            reason=producer.reason,
+            name="loki",
+            namespace="loki",
+        )
+        assert finding is not None
+        sentences = [step for step in finding.remedy_templates if not step.startswith("$ ")]
+        for template in (finding.cause_template, *sentences):
+            missing = {
+                name for name in PLACEHOLDER.findall(template) if not finding.values.get(name)
+            }
+            left |= {(finding.id, name) for name in missing}
+    assert not left
+
+
+def test_a_remedy_says_what_to_do_and_not_only_where_to_read() -> None:
+    for entry in by_id().values():
+        for remedy in (entry.remedy, *(variant.remedy for variant in entry.variants)):
+            steps = [fill_sentence(step, {}) for step in remedy]
+            assert any(not step.startswith("Read the rest of the message") for step in steps), (
+                entry.id
+            )
+
+
+def test_no_remedy_removes_what_would_uninstall_the_operator_without_saying_so() -> None:
+    uninstalls = re.compile(
+        r"delete (?:csv|clusterserviceversions?|clusterextensions?|platformoperators?|"
+        r"bundledeployments?|crds?|customresourcedefinitions?|namespaces?)\b"
+    )
+    for entry in by_id().values():
+        for remedy in (entry.remedy, *(variant.remedy for variant in entry.variants)):
+            before = ""
+            for step in plain_remedy([step.removeprefix("$ ") for step in remedy]):
+                if is_command(step) and uninstalls.search(step):
+                    assert re.search(
+                        r"uninstall|removes? |deletes? |away|objects|gone|twice|instead|install",
+                        before,
+                        re.IGNORECASE,
+                    ), (entry.id, step)
+                before = step
