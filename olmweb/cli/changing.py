@@ -62,7 +62,12 @@ def choice_options(function: F) -> F:
 @click.option(
     "--cluster", required=True, shell_complete=complete_cluster, help="Cluster to install on."
 )
-@click.option("--catalog", default="", help="Catalog, where several have the package.")
+@click.option(
+    "--catalog",
+    metavar="[CLUSTER/]NAME",
+    shell_complete=complete_catalog,
+    help="Catalog, where several have the package.",
+)
 @method_option()
 @choice_options
 @click.option("--bundle", help="Name of the bundle, instead of --version.")

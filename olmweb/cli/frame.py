@@ -64,11 +64,12 @@ class Session:
         cluster, _, slug = name.rpartition("/")
         if cluster:
             return cluster, slug
-        rows = get_list(self.backend, "catalogs", [("fields", "cluster,catalog")])["items"]
-        matches = [row for row in rows if row["catalog"].partition("/")[2] == slug]
+        rows = get_list(self.backend, "catalogs", [("fields", "catalog")])["items"]
+        references = [row["catalog"] for row in rows]
+        matches = [name for name in references if name.partition("/")[2] == slug]
         if len(matches) == 1:
-            return matches[0]["cluster"], slug
-        names = ", ".join(row["catalog"] for row in matches or rows) or "none"
+            return matches[0].partition("/")[0], slug
+        names = ", ".join(matches or references) or "none"
         if matches:
             raise Failure(
                 f"Several catalogs are called {slug}: {names}.",
@@ -180,24 +181,22 @@ def method_option(*, required: bool = True, help: str = "What installs it.") -> 
     )
 
 
-def names_of(path: str, *fields: str) -> Completion:
-    """Completes names from the list at `path`: values of the fields, joined by slashes. Offers
-    nothing where the list can't be read."""
+def names_of(path: str, field: str) -> Completion:
+    """Completes the values of a field of the list at `path`. Offers nothing where the list can't be
+    read."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         try:
-            query = [("fields", ",".join(fields))]
-            rows = get_list(_session(ctx).backend, path, query)["items"]
+            rows = get_list(_session(ctx).backend, path, [("fields", field)])["items"]
         except Failure:
             return []
-        names = {"/".join(row[field] for field in fields) for row in rows}
-        return sorted(name for name in names if name.startswith(incomplete))
+        return sorted({row[field] for row in rows if row[field].startswith(incomplete)})
 
     return complete
 
 
 complete_cluster = names_of("clusters", "cluster")
-complete_catalog = names_of("catalogs", "cluster", "catalog")
+complete_catalog = names_of("catalogs", "catalog")
 
 
 def _session(ctx: click.Context) -> Session:

@@ -193,8 +193,7 @@ def _catalog_lines(row: Row) -> Iterator[str]:
     error = row["error"] or {}
     yield from details(
         [
-            ("Name", row["catalog"]),
-            ("Cluster", "" if row["cluster"] == NO_CLUSTER else row["cluster"]),
+            ("Catalog", row["catalog"]),
             ("Kind", row["source_kind"]),
             ("Source", row["source"]),
             ("State", row["state"]),
@@ -315,18 +314,26 @@ DIFFERENCES = (
 @click.option("--code", multiple=True, help="Only of this rule; may be repeated.")
 @click.option("--search", "q", help="Only with these words in name, package or sentence.")
 @click.option(
-    "--next",
-    "next_catalog",
-    metavar="CLUSTER/CATALOG",
+    "--next-catalog",
+    metavar="[CLUSTER/]CATALOG",
+    shell_complete=complete_catalog,
     help="Catalog of the next minor version: adds what it no longer has.",
 )
 @limit_option
 @pass_session
-def readiness(session: Session, cluster: str | None, limit: int | None, **filters: Any) -> None:
+def readiness(
+    session: Session,
+    cluster: str | None,
+    limit: int | None,
+    next_catalog: str | None,
+    **filters: Any,
+) -> None:
     """What blocks the next minor version of CLUSTER, or of every cluster."""
     if cluster:
         get(session.backend, path_of("clusters", cluster))  # an unknown one is refused
-    query = pairs(cluster=cluster, **filters)
+    if next_catalog:
+        next_catalog = "/".join(session.catalog(next_catalog))
+    query = pairs(cluster=cluster, next_catalog=next_catalog, **filters)
     document = get_list(session.backend, "readiness", query, limit)
     session.answer(
         document,

@@ -45,6 +45,11 @@ def predict_failure() -> None:
     )
 
 
+def test_the_catalog_is_chosen_by_its_name_or_reference(install: Install) -> None:
+    for name in ("redhat-operators", "prod/redhat-operators"):
+        assert install("--dry-run", "--catalog", name).code == 0
+
+
 def test_a_dry_run_shows_the_plan_and_records_nothing(install: Install) -> None:
     text = install("--dry-run")
     assert (text.code, text.err) == (0, "")
@@ -117,6 +122,7 @@ def test_wait_gives_up_after_the_timeout_and_says_that_the_action_goes_on(
     [
         (["--channel", "stable"], "etcd", 1, "no-such-field"),
         ([], "nothing", 1, "unknown-package"),
+        (["--catalog", "nothing"], "etcd", 1, "unknown-catalog"),
         (["--cluster", "nowhere"], "etcd", 1, "unknown-cluster"),
         (["--dry-run", "--wait"], "etcd", 2, "usage"),
     ],
