@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from django.core.handlers.wsgi import WSGIHandler
-from django.db import connections
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections, connections
 
 from olmweb.cli.main import run
 from tests.olmweb.serving.serving import running
@@ -54,8 +55,12 @@ def server(db: None) -> Iterator[str]:
         return django(environ, start_response)
 
     connection.inc_thread_sharing()
+    for signal in (request_started, request_finished):  # it would end the test's transaction
+        signal.disconnect(close_old_connections)
     try:
         with running(app, threads=1) as port:
             yield f"http://127.0.0.1:{port}"
     finally:
+        for signal in (request_started, request_finished):
+            signal.connect(close_old_connections)
         connection.dec_thread_sharing()

@@ -177,7 +177,7 @@ def test_a_certificate_of_a_private_ca_is_trusted_when_its_file_is_named(
 
 
 def test_a_database_without_tables_is_unreachable(tmp_path: Path) -> None:
-    environment = {**os.environ, "OLMWEB_DATA_DIR": str(tmp_path)}
+    environment = {**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path / 'empty.sqlite3'}"}
     command = [sys.executable, "-m", "olmweb.cli", "operators", "--json"]
     run = subprocess.run(
         command, cwd=settings.BASE_DIR, env=environment, check=False, capture_output=True, text=True
