@@ -1,6 +1,6 @@
 """Which rows are deleted, and when. The periods are set in olmweb/settings.py.
 
-History and reports stay for OLMWEB_RETENTION_DAYS, Kubernetes Events for
+History, the log of events and reports stay for OLMWEB_RETENTION_DAYS, Kubernetes Events for
 OLMWEB_EVENT_RETENTION_DAYS, answers of access reviews as long as buttons show them, the YAML of
 objects as long as its page shows it, inspections of
 images that no catalog names and expired leases for a day, sessions until they expire, expired API
@@ -33,6 +33,7 @@ from installs.models import (
 )
 from installs.notifications.select import ongoing
 from installs.reports import object_yaml
+from olmweb.eventlog import record as eventlog
 from olmweb.models import ApiToken, AuditEvent, Lease, SyncRun
 
 BATCH = 1000
@@ -72,6 +73,7 @@ def prune(now: datetime) -> dict[str, int]:
         old["audit"] = AuditEvent._base_manager.filter(at__lt=limit_of_audit)
     deleted = {name: sum(_delete(rows)) for name, rows in old.items()}
     deleted["inspections"] = stored.prune(now - INSPECTIONS)
+    deleted["event_log"] = eventlog.prune(limit)
     return deleted | prune_revisions(limit)
 
 

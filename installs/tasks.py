@@ -18,6 +18,7 @@ from installs.state.watch.run import watch_cluster as watch
 from installs.state.watch.session import End
 from olmweb.clusters import configured
 from olmweb.errors import OlmwebError
+from olmweb.eventlog.record import publish
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster
 from olmweb.runtime import reports
@@ -34,6 +35,7 @@ PREDICT_LIMIT = 600
 # A task that waited this long in the queue is worth nothing: newer ones wait behind it.
 EXPIRES = max(30, 3 * settings.STATE_POLL)
 RESUME_SECONDS = 30  # the period of resume_actions
+PUBLISH_SECONDS = 10  # the period of publish_events
 
 
 @task(name="installs.sync_clusters", queue="actions", time_limit=60, expires=EXPIRES)
@@ -179,6 +181,12 @@ def prune() -> None:
     deleted = retention.prune(timezone.now())
     if any(deleted.values()):
         log.info("history pruned", **deleted)
+
+
+@task(name="installs.publish_events", queue="actions", time_limit=60, expires=PUBLISH_SECONDS)
+def publish_events() -> None:
+    """Numbers events whose writer ended between its commit and their publication."""
+    publish()
 
 
 @task(name="installs.run_action", queue="actions", time_limit=400)

@@ -59,6 +59,7 @@ def build_schedule(sender: Celery, **_: Any) -> None:
             "schedule": Every(min(10, settings.CATALOG_POLL)),
         },
         "follow unfinished actions": {"task": "installs.resume_actions", "schedule": Every(30)},
+        "events of ended writers": {"task": "installs.publish_events", "schedule": Every(10)},
         "predictions": {"task": "installs.predict", "schedule": Every(10)},
         "reports that wait": {"task": "olmweb.resume_reports", "schedule": Every(15)},
         "retention": {"task": "installs.prune", "schedule": Every(3600)},

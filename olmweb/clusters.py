@@ -13,8 +13,11 @@ import redis
 import structlog
 from django.conf import settings
 from django.core.cache import cache
+from django.db import transaction
+from django.utils import timezone
 
 from olmweb.errors import Missing, OlmwebError
+from olmweb.eventlog.record import record_unreachable
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Refused, Unauthorized
 from olmweb.kube.session import open_client
@@ -191,9 +194,13 @@ def as_olmweb_error(error: KubeError) -> OlmwebError:
 
 
 def _mark_forgotten(row: Cluster) -> None:
+    was_reachable = row.reachable is not False
     row.reachable = False
     row.error_code = NOT_CONFIGURED
     row.error_text = f"Cluster {row.name} is no longer named in OLMWEB_CLUSTERS."
     row.error_hint = "Name it there again to sync it; until then its last state is shown."
     row.revision += 1
-    row.save(update_fields=["reachable", "error_code", "error_text", "error_hint", "revision"])
+    with transaction.atomic():
+        row.save(update_fields=["reachable", "error_code", "error_text", "error_hint", "revision"])
+        if was_reachable:
+            record_unreachable(row, timezone.now())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import structlog
+from django.db import transaction
 from django.utils import timezone
 
 from catalogs.fbc.package import DERIVATION
@@ -33,10 +34,14 @@ from catalogs.sync.deletion import lock_catalog
 from catalogs.sync.pool import Pool, PoolError
 from catalogs.sync.progress import Run
 from catalogs.sync.replace import ReplacedContent, Replacement, no_cyclic_gc, sweep
+from olmweb.eventlog.record import as_text, event, record
+from olmweb.eventlog.types import EventData, EventType, FailureData, RecoveryData, RevisionData
 from olmweb.models import SyncRun
 from olmweb.runtime.leases import LeaseLost, fenced_transaction, still_held
 
 log = structlog.get_logger(__name__)
+
+_COUNTED = ("packages", "bundles", "added", "removed", "changed")  # in the event of a revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,7 @@ class _Attempt:
             )
             replaced = replacement.run(self.digest, fetched.sha256)
             fetched.check()
+            self.record_revision(replaced)
             self.succeed(
                 "read",
                 content_hash=fetched.sha256,
@@ -232,17 +238,47 @@ class _Attempt:
             values["access_method"] = self.fetched.access_method
             if outcomes := getattr(self.source, "outcomes", None):
                 values["access_methods"] = outcomes
-        self.save(
-            state=self.state(Catalog.State.SERVING),
-            checked_at=now,
-            synced_at=now,
-            failing_since=None,
-            error_code="",
-            error_text="",
-            error_hint="",
-            last_cost=f"{action}{f', {size}' if count else ''}, {milliseconds:,} ms",
-            synced_digest=self.digest,
-            **values,
+        values |= {
+            "state": self.state(Catalog.State.SERVING),
+            "checked_at": now,
+            "synced_at": now,
+            "failing_since": None,
+            "error_code": "",
+            "error_text": "",
+            "error_hint": "",
+            "last_cost": f"{action}{f', {size}' if count else ''}, {milliseconds:,} ms",
+            "synced_digest": self.digest,
+        }
+        since = self.catalog.failing_since
+        if since is None:
+            self.save(**values)
+            return
+        with transaction.atomic():
+            self.save(**values)
+            self.record(EventType.CATALOG_RECOVERED, RecoveryData(as_text(since)))
+
+    def record_revision(self, replaced: ReplacedContent) -> None:
+        """Rows that only new rules derived from the same content are no news."""
+        if self.fetched.sha256 == self.catalog.content_hash:
+            return
+        counts = {name: replaced.counts[name] for name in _COUNTED}
+        self.record(EventType.CATALOG_REVISION, RevisionData(replaced.revision, **counts))
+
+    def record(self, type_: EventType, data: EventData) -> None:
+        catalog = self.catalog
+        record(
+            [
+                event(
+                    type_,
+                    timezone.now(),
+                    data,
+                    cluster_id=catalog.cluster_id,
+                    kind=catalog.source_kind,
+                    namespace=catalog.namespace,
+                    name=catalog.name,
+                    catalog=str(catalog),
+                )
+            ]
         )
 
     def state(self, state: Catalog.State) -> Catalog.State:
@@ -276,15 +312,20 @@ class _Attempt:
             # Not a failure of the catalog: only `catalogs.tasks` reads it, to wait for a poll.
             self.save(checked_at=now, error_code=error.code)
         else:
-            self.save(
-                state=self.state(Catalog.State.FAILED),
-                checked_at=now,
-                failing_since=self.catalog.failing_since or now,
-                access_methods=getattr(self.source, "outcomes", self.catalog.access_methods),
-                error_code=error.code,
-                error_text=error.message,
-                error_hint=error.hint,
-            )
+            since = self.catalog.failing_since
+            with transaction.atomic():
+                self.save(
+                    state=self.state(Catalog.State.FAILED),
+                    checked_at=now,
+                    failing_since=since or now,
+                    access_methods=getattr(self.source, "outcomes", self.catalog.access_methods),
+                    error_code=error.code,
+                    error_text=error.message,
+                    error_hint=error.hint,
+                )
+                if since is None:
+                    failure = FailureData(error.code, error.message, error.hint)
+                    self.record(EventType.CATALOG_FAILING, failure)
         outcome = SyncRun.Outcome.CANCELLED if cancelled else SyncRun.Outcome.FAILED
         result = self.result(outcome, 1, error=error)
         log.warning(

@@ -24,12 +24,14 @@ from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows, stored_verdict
 from catalogs.verdicts.rules import Verdict
 from installs.actions import record
+from installs.actions.events import record_actions
 from installs.actions.execute import finish
 from installs.actions.objects import DryRun
 from installs.actions.plan import Plan, paths_of, plan_install
 from installs.models import Action, ActionBatch, Operator
 from olmweb.accounts.roles import AnyUser, person
 from olmweb.errors import BadRequest, OlmwebError
+from olmweb.eventlog.types import EventType
 from olmweb.models import LOCAL, ApiToken, Cluster
 from olmweb.tasks import enqueue
 
@@ -424,17 +426,25 @@ def stop(batch: ActionBatch, user: AnyUser) -> int:
     """Stops the actions that no worker has begun; returns their number. Any user who may act may
     stop a batch. Raises OlmwebError (403) for others."""
     username = person(user).get_username()[:150]
+    outcome, code = f"Stopped by {username} before it was applied.", "stopped"
     waiting = Action.objects.filter(batch=batch, state=Action.State.PENDING, begun_at=None)
-    count = waiting.update(
-        state=Action.State.STOPPED,
-        finished_at=timezone.now(),
-        outcome=f"Stopped by {username} before it was applied.",
-        outcome_code="stopped",
-    )
-    if count:
-        batch.stopped_at, batch.stopped_by = timezone.now(), username
-        batch.save(update_fields=["stopped_at", "stopped_by"])
-        log.info("batch stopped", batch=batch.pk, actions=count)
+    with transaction.atomic():
+        # Locked, so that these are the ones that are stopped.
+        rows = waiting.select_related("user").defer("stored_steps").order_by("pk")
+        actions = list(rows.select_for_update(of=("self",)))
+        count = waiting.filter(pk__in=[action.pk for action in actions]).update(
+            state=Action.State.STOPPED,
+            finished_at=timezone.now(),
+            outcome=outcome,
+            outcome_code=code,
+        )
+        for action in actions:
+            action.state = Action.State.STOPPED
+        record_actions(EventType.ACTION_FINISHED, actions, outcome=outcome, outcome_code=code)
+        if count:
+            batch.stopped_at, batch.stopped_by = timezone.now(), username
+            batch.save(update_fields=["stopped_at", "stopped_by"])
+            log.info("batch stopped", batch=batch.pk, actions=count)
     return count
 
 

@@ -8,8 +8,10 @@ it is written, and the row holds the steps that the cluster has accepted.
 from typing import Any
 
 import structlog
+from django.db import transaction
 from django.utils import timezone
 
+from installs.actions.events import record_action
 from installs.actions.objects import (
     CARRIES_MORE,
     CARRIES_MORE_HINT,
@@ -25,6 +27,7 @@ from installs.actions.objects import (
 from installs.models import Action
 from installs.models.steps import Apply, Delete, remakes
 from olmweb.clusters import client_for
+from olmweb.eventlog.types import EventType
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, KubeError, NotFound
 from olmweb.kube.fields import number, text
@@ -287,15 +290,18 @@ def _mark_applied(action: Action, uid: str) -> None:
     action.state, action.object_uid = Action.State.APPLIED, uid
     if action.verb != Action.Verb.REMOVE and action.main.label not in action.done:
         action.done = [*action.done, action.main.label]
-    Action.objects.filter(pk=action.pk, state=Action.State.PENDING).update(
-        state=action.state,
-        object_uid=uid,
-        object_generation=action.object_generation,
-        done=action.done,
-        outcome="",
-        outcome_code="",
-        outcome_hint="",
-    )
+    with transaction.atomic():
+        pending = Action.objects.filter(pk=action.pk, state=Action.State.PENDING)
+        if pending.update(
+            state=action.state,
+            object_uid=uid,
+            object_generation=action.object_generation,
+            done=action.done,
+            outcome="",
+            outcome_code="",
+            outcome_hint="",
+        ):
+            record_action(EventType.ACTION_APPLIED, action)
     log.info("action applied", action=action.pk, verb=action.verb, name=action.name)
 
 
@@ -312,15 +318,17 @@ def finish(
     """Ends an open action; an ended one stays as it is."""
     action.state = state
     action.object_uid = uid or action.object_uid
-    Action.objects.filter(pk=action.pk, state__in=Action.OPEN).update(
-        state=state,
-        outcome=outcome,
-        outcome_code=code,
-        outcome_hint=hint,
-        finding=finding,
-        object_uid=action.object_uid,
-        finished_at=timezone.now(),
-    )
+    with transaction.atomic():
+        if Action.objects.filter(pk=action.pk, state__in=Action.OPEN).update(
+            state=state,
+            outcome=outcome,
+            outcome_code=code,
+            outcome_hint=hint,
+            finding=finding,
+            object_uid=action.object_uid,
+            finished_at=timezone.now(),
+        ):
+            record_action(EventType.ACTION_FINISHED, action, outcome=outcome, outcome_code=code)
     log.info("action finished", action=action.pk, verb=action.verb, state=str(state), code=code)
 
 

@@ -14,6 +14,7 @@ from django.core import signing
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from installs.actions.events import record_action
 from installs.actions.objects import (
     CARRIES_MORE,
     CARRIES_MORE_HINT,
@@ -34,6 +35,7 @@ from installs.models.steps import Apply, Delete, Manifest, Step, from_json, to_j
 from olmweb.accounts.roles import AnyUser, impersonation_for, person
 from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
+from olmweb.eventlog.types import EventType
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import KubeError, NotFound
 from olmweb.kube.resources import NAMESPACES
@@ -243,32 +245,40 @@ def record_refusal(
     """Records an approval that its dry run refused as a refused action, once for each user,
     InstallPlan and reason. Nothing is sent. Raises OlmwebError (403) for users who may not act."""
     identity = impersonation_for(user)
-    action, _ = Action.objects.get_or_create(
-        cluster=plan.cluster,
-        verb=plan.verb,
-        path=plan.kind,
-        namespace=plan.namespace,
-        name=plan.name,
-        object_uid=plan.uid,
-        version=plan.version[:300],
-        user=person(user),
-        state=Action.State.REFUSED,
-        outcome=refusal.message,
-        sent_at=None,
-        defaults={
-            "package": plan.package,
-            "target": plan.target,
-            "stored_steps": to_json(plan.steps),
-            "force": plan.force,
-            "dry_run": refusal.as_json(),
-            "as_user": identity.user if identity else "",
-            "as_groups": list(identity.groups) if identity else [],
-            "by_token": token.pk if token else None,
-            "outcome_code": refusal.code,
-            "outcome_hint": refusal.hint,
-            "finished_at": timezone.now(),
-        },
-    )
+    with transaction.atomic():
+        action, created = Action.objects.get_or_create(
+            cluster=plan.cluster,
+            verb=plan.verb,
+            path=plan.kind,
+            namespace=plan.namespace,
+            name=plan.name,
+            object_uid=plan.uid,
+            version=plan.version[:300],
+            user=person(user),
+            state=Action.State.REFUSED,
+            outcome=refusal.message,
+            sent_at=None,
+            defaults={
+                "package": plan.package,
+                "target": plan.target,
+                "stored_steps": to_json(plan.steps),
+                "force": plan.force,
+                "dry_run": refusal.as_json(),
+                "as_user": identity.user if identity else "",
+                "as_groups": list(identity.groups) if identity else [],
+                "by_token": token.pk if token else None,
+                "outcome_code": refusal.code,
+                "outcome_hint": refusal.hint,
+                "finished_at": timezone.now(),
+            },
+        )
+        if created:
+            record_action(
+                EventType.ACTION_FINISHED,
+                action,
+                outcome=refusal.message,
+                outcome_code=refusal.code,
+            )
     return action
 
 
@@ -307,6 +317,7 @@ def _create(values: dict[str, Any]) -> Action | None:
     try:
         with transaction.atomic():
             action = Action.objects.create(**values)
+            record_action(EventType.ACTION_REQUESTED, action)
             if action.batch is None:
                 enqueue("installs.run_action", action.pk)
     except IntegrityError:

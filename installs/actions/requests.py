@@ -18,12 +18,14 @@ from django.utils import timezone
 from catalogs.models import Bundle, Catalog, Package
 from catalogs.semver import masterminds_range, parse
 from installs.actions import authority, record
+from installs.actions.events import record_request
 from installs.actions.plan import Plan, plan_install, read_method
 from installs.methods import METHODS
 from installs.models import Action, AllowRule, InstallRequest
 from installs.queries.lookup import get_request
 from olmweb.accounts.roles import ASK, DECIDE, DECIDE_OWN, AnyUser, may, may_act, person
 from olmweb.errors import BadRequest, OlmwebError
+from olmweb.eventlog.types import EventType
 from olmweb.models import ApiToken, Cluster
 
 log = structlog.get_logger(__name__)
@@ -117,30 +119,32 @@ def submit(
     plan = plan_for(cluster, package, path, version, values)
     rules = matching_rules(cluster, path, package.name, version)
     try:
-        request, created = InstallRequest.objects.get_or_create(
-            cluster=cluster,
-            path=plan.kind,
-            namespace=plan.namespace,
-            name=plan.name,
-            version=version,
-            user=requester,
-            state=InstallRequest.State.WAITING,
-            defaults={
-                "catalog": package.catalog,
-                "catalog_name": package.catalog.name,
-                "package": package.name,
-                "bundle": plan.target,
-                "asked": values,
-                "reason": reason,
-            },
-        )
+        with transaction.atomic():
+            request, created = InstallRequest.objects.get_or_create(
+                cluster=cluster,
+                path=plan.kind,
+                namespace=plan.namespace,
+                name=plan.name,
+                version=version,
+                user=requester,
+                state=InstallRequest.State.WAITING,
+                defaults={
+                    "catalog": package.catalog,
+                    "catalog_name": package.catalog.name,
+                    "package": package.name,
+                    "bundle": plan.target,
+                    "asked": values,
+                    "reason": reason,
+                },
+            )
+            if created:
+                record_request(EventType.REQUEST_OPENED, request)
     except IntegrityError:
         raise OlmwebError(
             "The same request was just decided.", code="busy", status=409, hint="See Activity."
         ) from None
     if created:
         log.info("install requested", request=request.pk, package=package.name, version=version)
-    if created:
         approve_by_rules(request, plan, package.catalog, rules)
     return request
 
@@ -153,7 +157,9 @@ def withdraw(pk: int, user: AnyUser) -> InstallRequest:
         raise OlmwebError(
             "Only the requester may withdraw a request.", code="not-allowed", status=403
         )
-    _end(request, InstallRequest.State.WITHDRAWN, requester)
+    with transaction.atomic():
+        _end(request, InstallRequest.State.WITHDRAWN, requester)
+        record_request(EventType.REQUEST_WITHDRAWN, request)
     return request
 
 
@@ -283,7 +289,9 @@ def decline(request: InstallRequest, user: AnyUser, *, word: str) -> None:
         raise BadRequest(
             "Give a reason for declining.", code="invalid", word="Give a reason for declining."
         )
-    _end(request, InstallRequest.State.DECLINED, decider, word=word)
+    with transaction.atomic():
+        _end(request, InstallRequest.State.DECLINED, decider, word=word)
+        record_request(EventType.REQUEST_DECIDED, request)
 
 
 def approve_by_rules(
@@ -355,6 +363,7 @@ def _carry_out(
             plan, decider, dry_run_result=dry_run_result, rule=rule, token=token
         )
         request.save(update_fields=["action"])
+        record_request(EventType.REQUEST_DECIDED, request)
     return request.action
 
 

@@ -1,7 +1,7 @@
 """Derives columns from stored rows: version, upgrade and diagnosis of operators, problems of CRDs,
 members of the aggregated ClusterOperator.
 
-Changes of health are added to the history and to the notifications.
+Changes of health are added to the history, to the log of events and to the notifications.
 """
 
 import hashlib
@@ -46,10 +46,11 @@ from installs.state.catalog_offers import (
     usable_catalogs,
 )
 from installs.state.decode import Key
-from installs.state.history import HEALTH, WriteContext, transition
+from installs.state.history import HEALTH, WriteContext, events_of, transition
 from installs.state.observation import ComponentRow, component_rows, observe
 from installs.state.store import Delta, among, batched
 from olmweb.bulk import insert, update, upsert
+from olmweb.eventlog.record import record
 from olmweb.kube.conditions import find, status_of
 from olmweb.kube.fields import read_time, text
 from olmweb.models import Cluster
@@ -137,6 +138,8 @@ def assess(
                 touched.append(row)
         update(Operator, touched, _DERIVED_COLUMNS)
         insert(Transition, history)
+        findings = {(row.kind, row.namespace, row.name): row.finding for row in operators.rows}
+        record(events_of(context, history, findings))
         select.record_changes(history, operators.rows)
         count_unknown_messages(with_unknown_message, context)
         written += len(touched)

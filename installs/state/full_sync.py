@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 import structlog
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -20,6 +21,7 @@ from installs.state.pods import refresh_pods
 from installs.state.resources import BY_NAME
 from installs.state.write import WriteResult, write_snapshot
 from olmweb.clusters import client_for
+from olmweb.eventlog.record import record_unreachable
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Internal, KubeError
 from olmweb.models import Cluster, SyncRun
@@ -153,19 +155,25 @@ def record_failure(
     )
     stored = (cluster.reachable, cluster.error_code, cluster.error_text)
     differs = stored != (False, error.code, error.message)
-    stored_rows = Cluster.objects.filter(still_held(), pk=cluster.pk).update(
-        reachable=False,
-        error_code=error.code,
-        error_text=error.message,
-        error_hint=error.hint,
-        unreachable_since=cluster.unreachable_since or now,
-        checked_at=now,
-        revision=F("revision") + int(differs),  # in the database, as others increment it too
-    )
-    if not stored_rows:
-        log.info("failure of a lost cluster not stored", cluster=cluster.name)
-        return report
-    cluster.refresh_from_db()
+    with transaction.atomic():
+        # Of the row, as a watch marks it as reachable without reading it again.
+        held = Cluster.objects.select_for_update().filter(still_held(), pk=cluster.pk)
+        before = held.values_list("reachable", flat=True).first()
+        stored_rows = held.update(
+            reachable=False,
+            error_code=error.code,
+            error_text=error.message,
+            error_hint=error.hint,
+            unreachable_since=cluster.unreachable_since or now,
+            checked_at=now,
+            revision=F("revision") + int(differs),  # in the database, as others increment it too
+        )
+        if not stored_rows:
+            log.info("failure of a lost cluster not stored", cluster=cluster.name)
+            return report
+        cluster.refresh_from_db()
+        if before is not False:
+            record_unreachable(cluster, now)
     if differs:
         _record(cluster, report, started, WriteResult(), error)
         log.warning(

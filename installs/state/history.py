@@ -4,14 +4,17 @@ A phase is recorded like a condition, under a type of its own: `Phase` of a Clus
 or InstallPlan, `Connection` of a CatalogSource.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from installs.models import Transition
-from installs.state.decode import DecodedObject, Key
+from installs.state.decode import OPERATOR_KINDS, DecodedObject, Key
+from olmweb.eventlog.record import event
+from olmweb.eventlog.types import ConditionData, EventType, ExistenceData, HealthData
 from olmweb.kube.fields import text
+from olmweb.models import ChangeEvent
 
 OBJECT, HEALTH, PHASE, CONNECTION = "Object", "Health", "Phase", "Connection"
 _PHASED = frozenset(("ClusterServiceVersion", "InstallPlan"))
@@ -124,3 +127,62 @@ def history_of(
                     message=after.message,
                 )
         uid, old = obj.uid, new
+
+
+def events_of(
+    context: WriteContext, transitions: Iterable[Transition], findings: Mapping[Key, str]
+) -> Iterator[ChangeEvent]:
+    """The unsaved events of Transitions. `findings` has the id of the finding of each operator
+    whose health changed.
+
+    The first reading of a kind is no news: each operator is `discovered`, with its health, and its
+    conditions and other objects have no event.
+    """
+    for row in transitions:
+        key = (row.kind, row.namespace, row.name)
+        is_first = row.kind in context.first_read_kinds
+        data: HealthData | ExistenceData | ConditionData
+        if row.type == HEALTH:
+            is_discovered = is_first and not row.from_status
+            type_ = EventType.OPERATOR_DISCOVERED if is_discovered else EventType.OPERATOR_HEALTH
+            data = HealthData(
+                from_health=row.from_status,
+                from_reason=row.from_reason,
+                health=row.to_status,
+                reason=row.to_reason,
+                message=row.message,
+                finding=findings.get(key, ""),
+            )
+        elif is_first:
+            continue
+        elif row.type == OBJECT:
+            is_deleted = row.to_status == "deleted"
+            if is_deleted and not row.from_status:
+                continue  # of an object that never had a row
+            type_, data = _existence_type(row.kind, is_deleted=is_deleted), ExistenceData(row.uid)
+        else:
+            is_operator = row.kind in OPERATOR_KINDS
+            type_ = EventType.OPERATOR_CONDITION if is_operator else EventType.OBJECT_CONDITION
+            data = ConditionData(
+                condition=row.type,
+                from_status=row.from_status,
+                from_reason=row.from_reason,
+                status=row.to_status,
+                reason=row.to_reason,
+                message=row.message,
+            )
+        yield event(
+            type_,
+            row.at,
+            data,
+            cluster_id=row.cluster_id,
+            kind=row.kind,
+            namespace=row.namespace,
+            name=row.name,
+        )
+
+
+def _existence_type(kind: str, *, is_deleted: bool) -> EventType:
+    if kind in OPERATOR_KINDS:
+        return EventType.OPERATOR_DELETED if is_deleted else EventType.OPERATOR_APPEARED
+    return EventType.OBJECT_DELETED if is_deleted else EventType.OBJECT_APPEARED

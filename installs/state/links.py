@@ -13,13 +13,12 @@ from typing import Any
 from django.db.models import Q
 
 from installs.models import Component, Operator, OperatorReference
-from installs.state.decode import Key
+from installs.state.decode import OPERATOR_KINDS, Key
 from installs.state.store import LOOKUP_COLUMNS, Delta, batched, rows_of, upsert
 from olmweb.bulk import insert, update
 from olmweb.kube.fields import text
 
 CSV, SUBSCRIPTION, GROUP = "ClusterServiceVersion", "Subscription", "OperatorGroup"
-OPERATOR_KINDS = frozenset(("PlatformOperator", "ClusterExtension", SUBSCRIPTION))
 # Kinds that operators refer to without owning them.
 SHARED = frozenset(
     ("InstallPlan", "CatalogSource", CSV, GROUP, "OperatorCondition", "ClusterCatalog")

@@ -27,10 +27,12 @@ from installs.state.history import (
     RecordedState,
     WriteContext,
     deletion,
+    events_of,
     history_of,
     states_of,
 )
 from olmweb import bulk
+from olmweb.eventlog.record import record
 
 Table = type[Operator] | type[Component] | type[ClusterOperatorRow] | type[CRDState]
 BATCH = bulk.INSTANCES
@@ -217,6 +219,7 @@ def store(
     for batch in batched(delta.ids.pop(key) for key in delta.deleted):
         table._default_manager.filter(id__in=batch).delete()
     bulk.insert(Transition, history)
+    record(events_of(context, history, {}))
     return delta
 
 

@@ -15,9 +15,9 @@ from django.utils import timezone
 from catalogs.sync.cluster_catalogs import record_catalog_sources, record_cluster_catalogs
 from installs.models import ClusterOperator, Component, CRDState, Event, Operator
 from installs.state.assess import assess, assess_crds, basis, lists_members, update_members
-from installs.state.decode import DecodedObject, Key
+from installs.state.decode import OPERATOR_KINDS, DecodedObject, Key
 from installs.state.history import WriteContext
-from installs.state.links import OPERATOR_KINDS, csvs_without_operator, link
+from installs.state.links import csvs_without_operator, link
 from installs.state.listing import ABSENT, FAILED, FORBIDDEN, SERVED, ResourceList, Snapshot
 from installs.state.resources import BY_NAME, Change, Position
 from installs.state.store import (
@@ -32,6 +32,7 @@ from installs.state.store import (
     stored_rows,
 )
 from olmweb import bulk
+from olmweb.eventlog.record import record_reachable
 from olmweb.kube.fields import Object
 from olmweb.models import Cluster, ResourceWatch
 from olmweb.runtime.leases import fenced_transaction
@@ -234,6 +235,8 @@ def save_reachable(row: Cluster, now: datetime, *, changed: bool, **fields: Any)
         fields["revision"] = F("revision") + 1
     fields |= REACHABLE | {"checked_at": now, "assessed": row.assessed}
     Cluster.objects.filter(pk=row.pk).update(**fields)
+    if row.reachable is False:
+        record_reachable(row, now)
 
 
 def kind_states(cluster: Cluster, snapshot: Snapshot, now: datetime) -> dict[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from uvicorn.supervisors import Multiprocess
 from olmweb.serving import streams
 from olmweb.serving.bridge import ThreadedWsgi
 from olmweb.serving.streams import EventStreams, Hub
+from olmweb.serving.tail import FOLLOWS, EventLog, Tail
 
 HEAD_SECONDS = 15.0  # for the head of a request, from its first byte or the connection
 IDLE_SECONDS = 65  # between two requests; longer than most proxies', which then close first
@@ -54,7 +55,9 @@ class Protocol(H11Protocol):
     def shutdown(self) -> None:
         """Ends the connection at once if its request is not complete or its response is a stream of
         events; it would use up the grace."""
-        follows = self.cycle is not None and self.scope["path"] == streams.PATH
+        follows = self.cycle is not None and (
+            self.scope["path"] == streams.PATH or FOLLOWS in self.scope
+        )
         super().shutdown()
         if follows or self.conn.their_state is h11.SEND_BODY:
             self.transport.close()
@@ -71,13 +74,15 @@ class Protocol(H11Protocol):
             self._timer = None
 
 
-def make_application() -> EventStreams:
+def make_application() -> EventLog:
     """Django with the settings' number of threads. The apps must be loaded."""
-    from olmweb.serving.events import StampFeed  # needs the apps
+    from olmweb.eventlog.read import EventFeed  # these need the apps
+    from olmweb.serving.events import StampFeed
 
     limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     pages = ThreadedWsgi(WSGIHandler(), settings.WEB_THREADS, limit)
-    return EventStreams(pages, Hub(StampFeed(), lambda: pages.busy_seconds))
+    streams_of_pages = EventStreams(pages, Hub(StampFeed(), lambda: pages.busy_seconds))
+    return EventLog(streams_of_pages, pages, Tail(EventFeed()))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -201,7 +201,11 @@ class EventStreams:
         with response.body as body:
             head = body.read()
         await send(
-            {"type": "http.response.start", "status": 200, "headers": _open(response.headers)}
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": open_headers(response.headers),
+            }
         )
         await send({"type": "http.response.body", "body": head, "more_body": True})
         topics = parse_qs(scope["query_string"].decode("latin1"))["of"]
@@ -209,6 +213,6 @@ class EventStreams:
             await send({"type": "http.response.body", "body": b""})
 
 
-def _open(headers: Headers) -> Headers:
+def open_headers(headers: Headers) -> Headers:
     """Those of a response whose length is not known."""
     return [(name, value) for name, value in headers if name != b"content-length"]

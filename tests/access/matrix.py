@@ -136,6 +136,7 @@ REST: dict[str, dict[str, str]] = {
     "/operators": _READ,
     _OPERATOR: _READ,
     "/transitions": _READ,
+    "/events": _ACCOUNT,
     "/clusteroperators": _READ,
     "/clusteroperators/{cluster}/{name}": _READ,
     "/crds": _READ,

@@ -89,6 +89,7 @@ def test_much_goes_in_small_parts(cluster: Cluster, monkeypatch: pytest.MonkeyPa
     assert retention.prune(timezone.now()) == {
         "transitions": 0,
         "requests": 0,
+        "event_log": 0,
         "events": 25,
         "runs": 0,
         "actions": 0,

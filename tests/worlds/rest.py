@@ -30,6 +30,8 @@ from installs.models import (
     UnknownMessage,
 )
 from installs.models.steps import Apply, to_json
+from olmweb.eventlog.record import event, publish, record
+from olmweb.eventlog.types import EventType, ExistenceData, HealthData, RecoveryData
 from olmweb.models import Cluster, Lease, ResourceWatch, SyncRun
 from tests.factories import (
     make_blob,
@@ -64,6 +66,7 @@ LISTS = {
     "transitions": "transitions",
     "actions": "actions",
     "requests": "requests",
+    "events": "events",
 }
 DETAILS = {
     "catalog": "catalogs/prod/redhat-operators",
@@ -222,6 +225,14 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), [Action]):
             cursor.execute(statement)
+    for type_, data in (
+        (EventType.OPERATOR_HEALTH, HealthData("Healthy", "", "Failed", "=X", MESSAGE, "")),
+        (EventType.CATALOG_RECOVERED, RecoveryData(None)),
+        (EventType.OPERATOR_DELETED, ExistenceData("7")),
+    ):
+        of = None if type_ == EventType.CATALOG_RECOVERED else prod.pk
+        record([event(type_, now, data, cluster_id=of, kind="PlatformOperator", name="etcd")])
+    publish()
     SyncRun.objects.create(kind="cluster", target="prod", cluster=prod, outcome="failed")
     SyncRun.objects.create(kind="cluster", target="edge", cluster=edge, outcome="unchanged")
     Lease.objects.create(name="cluster:1", owner="w1", expires_at=now)

@@ -7,7 +7,10 @@ from typing import Any
 from installs.state.decode import platform, v0, v1, workloads
 from installs.state.decode.common import DecodedObject, Key
 
-__all__ = ["DECODERS", "DecodedObject", "Key"]
+__all__ = ["DECODERS", "OPERATOR_KINDS", "DecodedObject", "Key"]
+
+# Kinds whose every object is an operator.
+OPERATOR_KINDS = frozenset(("PlatformOperator", "ClusterExtension", "Subscription"))
 
 DECODERS: dict[str, Callable[[Any], DecodedObject | None]] = {
     "PlatformOperator": platform.platform_operator,

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -24,6 +25,7 @@ from installs.state.resources import (
 )
 from installs.state.watch.backoff import WatchState
 from installs.state.write import REACHABLE
+from olmweb.eventlog.record import record_reachable
 from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import ConfigError, KubeError, Unauthorized, Unreachable
 from olmweb.kube.resources import EVENTS, Served
@@ -167,8 +169,16 @@ def mark_reachable(cluster: Cluster) -> bool:
     unreachable = Cluster.objects.filter(still_held(), pk=cluster.pk).exclude(
         reachable=True, error_code="", unreachable_since=None
     )
+    before = unreachable.first()
+    if before is None:
+        return False
     values = REACHABLE | {"synced_at": now, "checked_at": now, "revision": F("revision") + 1}
-    return bool(unreachable.update(**values))
+    with transaction.atomic():
+        if not unreachable.update(**values):
+            return False
+        if before.reachable is False:
+            record_reachable(before, now)
+    return True
 
 
 def deployments_wait(cluster: Cluster) -> bool:

@@ -42,7 +42,7 @@ def read_lists() -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
 SIZES = {
     "status": 2, "clusters": 2, "catalogs": 3, "problems": 2, "changes": 28, "packages": 8,
     "bundles": 16, "operators": 4, "clusteroperators": 2, "crds": 2, "transitions": 7, "actions": 2,
-    "requests": 2,
+    "requests": 2, "events": 3,
 }  # fmt: skip
 every_list = pytest.mark.parametrize("name", LISTS)
 
@@ -369,6 +369,12 @@ FILTERS: list[tuple[str, dict[str, Any], int]] = [
     ("requests", {"package": "etcd"}, 2),
     ("requests", {"state": "declined"}, 1),
     ("requests", {"user": "nobody"}, 0),
+    ("events", {"type": "operator.deleted"}, 1),
+    ("events", {"cluster": "prod"}, 2),
+    ("events", {"since": "2999-01-01"}, 0),
+    ("events", {"until": "2999-01-01"}, 3),
+    ("events", {"until": "2001-01-01"}, 0),
+    ("events", {"after": 1}, 2),
 ]
 
 
