@@ -1,7 +1,7 @@
 """Streams follow the log of events, which the test writes, by the server around any application."""
 
+import asyncio
 import json
-import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -15,7 +15,7 @@ from olmweb.serving import tail
 from olmweb.serving.bridge import ThreadedWsgi
 from olmweb.serving.streams import EventStreams, Hub
 from olmweb.serving.tail import EventLog, Tail
-from tests.olmweb.serving.serving import BODY_LIMIT, connect, get, read_all, serving
+from tests.olmweb.serving.serving import BODY_LIMIT, connect, get, serving
 from tests.olmweb.serving.test_streams import FeedOfTheTest, wait_for
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -210,17 +210,28 @@ def test_a_stream_ends_after_its_lifetime(
         assert client.text.endswith(b"0\r\n\r\n"), "the response ended"
 
 
-def test_a_client_that_reads_nothing_is_given_up_and_delays_no_other(
-    port: int, log: LogOfTheTest, monkeypatch: pytest.MonkeyPatch
+def test_a_client_that_takes_nothing_is_given_up_and_delays_no_other(
+    log: LogOfTheTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tail, "READ_SECONDS", 0.02)
     monkeypatch.setattr(tail, "SEND_SECONDS", 0.3)
-    block = b"id: %d\nevent: a\ndata: " + b"x" * 200_000 + b"\n\n"
-    stuck = Client(port)
-    stuck.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    with closing((client := Client(port)).socket):
-        for position in range(1, 101):
-            log.events.append(StreamedEvent(position, "a", "prod", NOW, block % position))
-        assert client.ids(100) == list(range(1, 101))
-    assert wait_for(lambda: log.closed == 1, 10), "the stuck one is no stream any more"
-    with closing(stuck.socket):
-        assert not read_all(stuck.socket).endswith(b"0\r\n\r\n"), "its response did not end"
+    log.add(700)
+    blocks: list[bytes] = []
+
+    async def never(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def take(message: Any) -> None:
+        blocks.append(message["body"])
+
+    async def follow_both() -> bool:
+        streams = Tail(log)
+        other = asyncio.create_task(streams.follow(Follow(0, Selection()), never, take))
+        is_complete = await streams.follow(Follow(0, Selection()), never, never)
+        assert b"".join(blocks).count(b"id: ") == 700
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+        streams.close()
+        return is_complete
+
+    assert not asyncio.run(follow_both()), "the server closes the connection"
