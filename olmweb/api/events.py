@@ -11,7 +11,16 @@ from pydantic import Field
 from olmweb.accounts.api_tokens import PEOPLE_ONLY
 from olmweb.api.formats import MEDIA_TYPES, refuse
 from olmweb.api.lists import CONTROLS, ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import Moments, OneOf, Values, at_or_after, before, values
+from olmweb.api.parameters import (
+    SINCE,
+    UNTIL,
+    Moment,
+    OneOf,
+    Values,
+    at_or_after,
+    before,
+    values,
+)
 from olmweb.eventlog import read
 from olmweb.eventlog.read import Follow, LoggedEvent, Selection
 from olmweb.eventlog.types import EventType
@@ -28,18 +37,18 @@ class EventParameters(ListParameters):
         list[Annotated[str, OneOf(tuple(EventType))]] | None, FilterLookup("type__in")
     ] = values("Type of the event.")
     cluster: Annotated[Values, FilterLookup("cluster__name__in")] = values("Name of the cluster.")
-    since: Moments = values("Happened at or after this time (RFC 3339) or day.")
-    until: Moments = values("Happened before this time (RFC 3339) or day. Not for streams.")
+    since: Moment = Field(None, description=SINCE)
+    until: Moment = Field(None, description=f"{UNTIL} Not for streams.")
     after: int | None = Field(
         None, ge=0, le=MAX_POSITION,
         description="Id of an event: only those that follow it. 410 if some of them were deleted.",
     )  # fmt: skip
 
-    def filter_since(self, moments: Moments) -> Q:
-        return at_or_after("at", moments)
+    def filter_since(self, moment: Moment) -> Q:
+        return at_or_after("at", moment)
 
-    def filter_until(self, moments: Moments) -> Q:
-        return before("at", moments)
+    def filter_until(self, moment: Moment) -> Q:
+        return before("at", moment)
 
     def filter_after(self, after: int | None) -> Q:
         return Q() if after is None else Q(position__gt=after)
@@ -98,17 +107,17 @@ def _stream(request: HttpRequest, query: EventParameters) -> HttpResponseBase:
     for name in (*CONTROLS, "until"):
         if name in request.GET:
             raise refuse(name, f"{name} is of lists; a stream of events has no {name}.")
-    since = min(query.since) if query.since else None
     after, parameter = query.after, "after"
     if LAST_ID in request.headers:  # of a client that connects again, whose address is unchanged
         after, parameter = _last_id(request.headers[LAST_ID]), LAST_ID
     if after is not None:
         read.require_available(after, parameter=parameter)
-    elif since is not None:
-        after = read.position_before(since)
+    elif query.since is not None:
+        after = read.position_before(query.since)
     else:
         after = read.ends()[1]
-    follow = Follow(after, Selection(tuple(query.type or ()), tuple(query.cluster or ()), since))
+    selection = Selection(tuple(query.type or ()), tuple(query.cluster or ()), query.since)
+    follow = Follow(after, selection)
     response = HttpResponse(f"retry: {RETRY_MILLISECONDS}\n\n", content_type=STREAM)
     response["Cache-Control"] = "no-store, no-transform"
     response["X-Accel-Buffering"] = "no"  # nginx

@@ -27,7 +27,7 @@ class LoggedEvent:
 
     id: int
     type: str
-    at: datetime
+    happened_at: datetime
     cluster: str | None
     kind: str
     namespace: str
@@ -106,7 +106,7 @@ def as_logged(row: ChangeEvent) -> LoggedEvent:
     return LoggedEvent(
         id=row.position or 0,
         type=row.type,
-        at=row.at,
+        happened_at=row.at,
         cluster=row.cluster.name if row.cluster else None,
         kind=row.kind,
         namespace=row.namespace,
@@ -188,4 +188,4 @@ def _as_blocks(rows: Iterable[ChangeEvent]) -> Iterable[StreamedEvent]:
         logged = as_logged(row)
         data: Any = msgspec.json.encode(logged)
         block = b"id: %d\nevent: %s\ndata: %s\n\n" % (logged.id, logged.type.encode(), data)
-        yield StreamedEvent(logged.id, logged.type, logged.cluster, logged.at, block)
+        yield StreamedEvent(logged.id, logged.type, logged.cluster, row.at, block)

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 
 class EventType(StrEnum):
-    """`operator.*` is about PlatformOperators, ClusterExtensions, Subscriptions and
-    ClusterServiceVersions without one; `object.*` about the objects that belong to them."""
+    """`operator.*` is about PlatformOperators, ClusterExtensions and Subscriptions, and the health
+    of ClusterServiceVersions without one; `object.*` about the objects that belong to them."""
 
     OPERATOR_DISCOVERED = "operator.discovered"  # by the first reading of its kind
     OPERATOR_APPEARED = "operator.appeared"
@@ -85,8 +85,8 @@ class ActionData:
 
 @dataclass(frozen=True, slots=True)
 class RequestData:
-    """`request` is the id of /requests; `action` that of the action of an approved one. `word` is
-    the answer to the person who requested it, `user`."""
+    """`request` is the id of /requests; `action` that of the action of an approved one. `comment`
+    is the answer to the person who requested it, `user`."""
 
     request: int
     state: str
@@ -94,7 +94,7 @@ class RequestData:
     version: str
     user: str
     decided_by: str
-    word: str
+    comment: str
     action: int | None
 
 
@@ -123,7 +123,7 @@ class FailureData:
 class RecoveryData:
     """Since when it could not be read; null if that is not known."""
 
-    since: str | None
+    failing_since: str | None
 
 
 EventData: TypeAlias = (

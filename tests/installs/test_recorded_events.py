@@ -112,7 +112,7 @@ def test_an_outage_of_a_cluster_is_two_events(
     sync_cluster(cluster)
     (back,) = new_events()
     assert back.type == "cluster.reachable"
-    assert back.data == {"since": since.isoformat().replace("+00:00", "Z")}
+    assert back.data == {"failing_since": since.isoformat().replace("+00:00", "Z")}
     assert not mark_reachable(cluster)
 
 
@@ -193,7 +193,7 @@ def test_a_request_is_withdrawn_or_declined_once(bob: User, olivia: User) -> Non
     assert (declined.type, declined.namespace, declined.name) == ("request.decided", "ops", "etcd")
     assert declined.data == {
         "request": requests[1].pk, "state": "declined", "package": "etcd", "version": "1.1.0",
-        "user": "bob", "decided_by": "olivia", "word": "Not now.", "action": None,
+        "user": "bob", "decided_by": "olivia", "comment": "Not now.", "action": None,
     }  # fmt: skip
 
 

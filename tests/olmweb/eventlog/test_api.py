@@ -64,8 +64,8 @@ def test_the_list_is_oldest_first_and_names_the_object(reader: Client, events: N
     body = get(reader).json()
     assert [item["id"] for item in body["items"]] == [1, 2, 3, 4, 5, 6]
     assert body["items"][0] == {
-        "id": 1, "type": "operator.health", "at": time(10), "cluster": "prod", "kind": "Kind",
-        "namespace": "", "name": "n1", "catalog": "", "data": {"reason": "r"},
+        "id": 1, "type": "operator.health", "happened_at": time(10), "cluster": "prod",
+        "kind": "Kind", "namespace": "", "name": "n1", "catalog": "", "data": {"reason": "r"},
     }  # fmt: skip
     assert body["items"][2]["cluster"] is None
 
