@@ -143,6 +143,61 @@ class ResourceWatch(models.Model):
         return f"{self.cluster} {self.resource}"
 
 
+class ChangeEvent(models.Model):
+    """An entry of the log of what happened; see olmweb.eventlog. Append-only.
+
+    `position` is the id that readers see and follow: null until the transaction of the event is
+    committed. `kind`, `namespace` and `name` are of the object that it is about, `catalog` is
+    `cluster/catalog` or empty, `data` is that of its type in olmweb.eventlog.types.
+    """
+
+    position = models.PositiveBigIntegerField(null=True, unique=True)
+    type = models.CharField(max_length=40)
+    at = models.DateTimeField()
+    cluster = models.ForeignKey(
+        Cluster,
+        null=True,
+        db_index=False,
+        on_delete=models.CASCADE,
+        # The version before does not know this table, and deletes clusters all the same.
+        db_constraint=False,
+        related_name="+",
+    )
+    kind = models.CharField(max_length=100)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    catalog = models.CharField(max_length=400, blank=True)
+    data = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ("position",)
+        indexes = (
+            models.Index(fields=("at",), name="change_event_by_time"),
+            models.Index(fields=("type", "position"), name="change_event_by_type"),
+            models.Index(
+                fields=("id",), condition=models.Q(position=None), name="change_event_unpublished"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.position or '-'} {self.type} {self.name}"
+
+
+class EventCounter(models.Model):
+    """One row: the last position of the log of events, and the last one that retention deleted.
+
+    Its lock makes one publisher of events wait for the other.
+    """
+
+    ONLY = 1
+
+    position = models.PositiveBigIntegerField(default=0)
+    pruned = models.PositiveBigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.pruned}-{self.position}"
+
+
 class OidcIdentity(models.Model):
     """Identity of an account at an OpenID Connect provider: issuer and subject, never the name."""
 
@@ -360,58 +415,3 @@ class AuditEvent(models.Model):
 
     def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
         raise TypeError("Audit events can't be deleted; retention deletes them.")
-
-
-class ChangeEvent(models.Model):
-    """An entry of the log of what happened; see olmweb.eventlog. Append-only.
-
-    `position` is the id that readers see and follow: null until the transaction of the event is
-    committed. `kind`, `namespace` and `name` are of the object that it is about, `catalog` is
-    `cluster/catalog` or empty, `data` is that of its type in olmweb.eventlog.types.
-    """
-
-    position = models.PositiveBigIntegerField(null=True, unique=True)
-    type = models.CharField(max_length=40)
-    at = models.DateTimeField()
-    cluster = models.ForeignKey(
-        Cluster,
-        null=True,
-        db_index=False,
-        on_delete=models.CASCADE,
-        # The version before does not know this table, and deletes clusters all the same.
-        db_constraint=False,
-        related_name="+",
-    )
-    kind = models.CharField(max_length=100)
-    namespace = models.CharField(max_length=63, blank=True)
-    name = models.CharField(max_length=253)
-    catalog = models.CharField(max_length=400, blank=True)
-    data = models.JSONField(default=dict)
-
-    class Meta:
-        ordering = ("position",)
-        indexes = (
-            models.Index(fields=("at",), name="change_event_by_time"),
-            models.Index(fields=("type", "position"), name="change_event_by_type"),
-            models.Index(
-                fields=("id",), condition=models.Q(position=None), name="change_event_unpublished"
-            ),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.position or '-'} {self.type} {self.name}"
-
-
-class EventCounter(models.Model):
-    """One row: the last position of the log of events, and the last one that retention deleted.
-
-    Its lock makes one publisher of events wait for the other.
-    """
-
-    ONLY = 1
-
-    position = models.PositiveBigIntegerField(default=0)
-    pruned = models.PositiveBigIntegerField(default=0)
-
-    def __str__(self) -> str:
-        return f"{self.pruned}-{self.position}"

@@ -28,7 +28,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/actions": {"cluster": "prod", "verb": "install", "package": "etcd"},
     "/bulk-installs": {"cluster": "prod", "packages": ["redhat-operators/etcd"]},
     "/requests": {"cluster": "prod", "package": "etcd", "version": "1.1.0", "reason": "Needed."},
-    "/requests/{id}/decline": {"word": "Not now."},
+    "/requests/{id}/decline": {"comment": "Not now."},
 }
 FORMS = {
     "/reports/copied-csvs/": {"cluster": "prod"},
