@@ -202,7 +202,7 @@ def _catalog_stamp(catalog: Catalog) -> tuple[object, ...]:
         *(catalog.pk, catalog.revision, catalog.state, catalog.checked_at, catalog.error_text),
         *(catalog.problem_count, catalog.priority, catalog.availability, catalog.conditions),
         *(catalog.access_method, catalog.access_methods),
-        *((cluster.reachable, cluster.error_text) if cluster else ()),
+        *((cluster.reachable, cluster.error_text, cluster.revision) if cluster else ()),
     )
 
 

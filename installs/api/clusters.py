@@ -16,11 +16,13 @@ from ninja import FilterLookup, Query, Router, Schema
 from catalogs.models import Catalog
 from installs.api.operators import UPGRADABLE, clusters_state
 from installs.api.schemas import (
+    CatalogTroubleRow,
     ClusterDetail,
     ClusterRow,
     FindingCount,
     LeftoverRow,
     StatusRow,
+    catalog_trouble_row,
     cluster_detail,
     cluster_row,
     leftover_row,
@@ -34,6 +36,7 @@ from installs.models import (
     Health,
     Operator,
 )
+from installs.queries.catalog_troubles import catalog_troubles
 from installs.queries.leftovers import removed_owners
 from installs.queries.watched_resources import watched_resources
 from olmweb import clusters
@@ -50,7 +53,7 @@ class StatusParameters(ListParameters):
     cluster: Annotated[Values, FilterLookup("name__in")] = values("Name of the cluster.")
 
 
-class LeftoverParameters(ListParameters):
+class OnClusterParameters(ListParameters):
     cluster: str = text("Name of the cluster.")
 
 
@@ -96,17 +99,39 @@ def get_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     )
 
 
+@router.get("/catalog-troubles", response=Page[CatalogTroubleRow])
+def list_catalog_troubles(
+    request: HttpRequest, query: Query[OnClusterParameters]
+) -> HttpResponseBase:
+    """CatalogSources without a connection and ClusterCatalogs that are not served: cause, remedy
+    and the pods that do not run."""
+    if query.cluster:
+        clusters.get_cluster(query.cluster)
+
+    def rows() -> Iterator[Keyed]:
+        for number, trouble in enumerate(catalog_troubles(_named(query.cluster))):
+            yield Keyed((trouble.catalog.cluster.name, number), catalog_trouble_row(trouble))
+
+    source = ComputedRows(rows)
+    state = [clusters_state()]
+    return answer_list(request, query, "catalog-troubles", CatalogTroubleRow, source, state)
+
+
+def _named(name: str) -> list[Cluster]:
+    """The cluster of that name, or all for an empty one, in the order of cursors."""
+    rows = Cluster.objects.filter(name=name) if name else Cluster.objects.all()
+    return sorted(rows, key=lambda cluster: cluster.name)
+
+
 @router.get("/leftovers", response=Page[LeftoverRow])
-def list_leftovers(request: HttpRequest, query: Query[LeftoverParameters]) -> HttpResponseBase:
+def list_leftovers(request: HttpRequest, query: Query[OnClusterParameters]) -> HttpResponseBase:
     """Objects of operators that no longer exist, by operator in the order of their deletion."""
     if query.cluster:
         clusters.get_cluster(query.cluster)
 
     def rows() -> Iterator[Keyed]:
-        named = Cluster.objects.filter(name=query.cluster) if query.cluster else None
-        shown = sorted(named or Cluster.objects.all(), key=lambda cluster: cluster.name)
         number = 0
-        for owner in removed_owners(shown):
+        for owner in removed_owners(_named(query.cluster)):
             for leftover in owner.leftovers:
                 number += 1
                 yield Keyed((owner.cluster, number), leftover_row(owner, leftover))

@@ -32,6 +32,7 @@ from installs.models import (
 from installs.models.steps import as_manifests
 from installs.queries.activity import Progress
 from installs.queries.catalog_references import catalogs_of_actions, catalogs_of_operators
+from installs.queries.catalog_troubles import CatalogTrouble
 from installs.queries.clusteroperators import MemberGroup, impact_of
 from installs.queries.crds import crd_finding
 from installs.queries.leftovers import Leftover, RemovedOwner
@@ -459,6 +460,47 @@ class BundleDifferenceRow:
     after: str
     cluster: str | None
     sections: list[DifferenceSection]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogPod:
+    """A container of a catalog's pod that does not run; `container` is empty for a pod that is not
+    scheduled."""
+
+    name: str
+    container: str
+    reason: str
+    message: str
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTroubleRow:
+    """A catalog that is down: `state` as its object has it, `operators` that name it."""
+
+    cluster: str
+    kind: str
+    namespace: str
+    name: str
+    state: str
+    message: str
+    finding: FindingRow | None
+    pods: list[CatalogPod]
+    operators: int
+
+
+def catalog_trouble_row(trouble: CatalogTrouble) -> CatalogTroubleRow:
+    """The catalog of `trouble` comes with its cluster."""
+    return fill(
+        CatalogTroubleRow,
+        trouble.catalog,
+        cluster=trouble.catalog.cluster.name,
+        state=trouble.state,
+        message=trouble.message,
+        finding=finding_text(trouble.finding) if trouble.finding else None,
+        pods=[CatalogPod(**pod) for pod in trouble.pods],
+        operators=trouble.operators,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from installs.diagnosis.catalog_pods import FAILING, catalog_pod_line
 from installs.diagnosis.knowledge import Finding, KnowledgeMatch, find, render
 from installs.diagnosis.states import BROKEN, PHASE, WAITING, State, class_of
 from installs.diagnosis.types import ChainLink, Condition, Observation, read_conditions
@@ -145,9 +146,10 @@ def evaluate_catalog(obj: Observation) -> Evaluation:
 
 
 def evaluate_catalog_source(obj: Observation) -> Evaluation:
-    """A CatalogSource: its reason if that is an error, else the state of its connection.
+    """A CatalogSource: its reason if that is an error, else the state of its connection, with what
+    its pods say.
 
-    It is ABSENT until OLM has tried to connect.
+    It is ABSENT until OLM has tried to connect, and failing as soon as a pod of it can't run.
     """
     reason = text(obj.details, "reason")
     message = text(obj.details, "message")
@@ -156,9 +158,13 @@ def evaluate_catalog_source(obj: Observation) -> Evaluation:
         if status in BROKEN:
             return Evaluation(status, reason, message)
     state = text(obj.details, "state")
+    line = catalog_pod_line(obj) if state != "READY" else ""
+    if line.startswith(FAILING):
+        return Evaluation(State.RETRYING, reason or state, line)
     if not state:
         return Evaluation(State.ABSENT, reason, message)
-    return Evaluation(class_of(obj.kind, "connectionState", state, ""), reason or state, message)
+    status = class_of(obj.kind, "connectionState", state, "")
+    return Evaluation(status, reason or state, line if status in BROKEN and line else message)
 
 
 def evaluate_plan(obj: Observation) -> Evaluation:

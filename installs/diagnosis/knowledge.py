@@ -25,7 +25,7 @@ import msgspec
 FOLDER = Path(__file__).resolve().parent.parent / "knowledge"
 # Stage of an installation -> the files that hold its failures; `normal` holds what is no failure.
 STAGES = {
-    "source": ("source",),
+    "source": ("source_pods", "source"),
     "convert": ("convert_modes", "convert_bundle"),
     "unpack": ("unpack_rukpak", "unpack_image", "unpack_bundle"),
     "resolve": ("resolve_v1", "resolve_v0"),

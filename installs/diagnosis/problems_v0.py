@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from installs.diagnosis import resolution
+from installs.diagnosis.catalog_pods import FAILING
 from installs.diagnosis.evaluate import (
     APPROVAL,
     DeploymentFailure,
@@ -55,6 +56,7 @@ class V0Installation:
     works: bool
     upgrading: bool
     leaving: str = ""  # the old version that is being deleted: see resolution.py
+    sources: tuple[Observation, ...] = ()  # the CatalogSources that it names
 
     @property
     def catalog_verdict(self) -> Evaluation:
@@ -80,6 +82,10 @@ class V0Installation:
             return self.plan is not None
         brings = texts(self.plan.details, "csvs")
         return bool(brings) and self.csv.name not in brings
+
+    def source(self, namespace: str, name: str) -> Observation | None:
+        named = (obj for obj in self.sources if (obj.namespace, obj.name) == (namespace, name))
+        return next(named, None)
 
     def condition(self, type_: str) -> Evaluation | None:
         """The Subscription's condition of that type if it is broken or in progress."""
@@ -119,6 +125,7 @@ def v0_installation(subject: Observation, components: Sequence[Observation]) -> 
         upgrading=bool(current and installed and current != installed)
         or (csv is not None and _takes_over(csv, csvs)),
         leaving=leaving,
+        sources=of_kind(components, "CatalogSource"),
     )
 
 
@@ -394,7 +401,8 @@ def _resolution(installation: V0Installation, verdict: Evaluation) -> V0Problem:
 def _dead_catalog(
     installation: V0Installation, verdict: Evaluation, namespace: str, name: str
 ) -> V0Problem:
-    """The resolver could not use a CatalogSource, whatever its own state."""
+    """The resolver could not use a CatalogSource, whatever its own state. What its pods say comes
+    before the words of the resolver."""
     subject, message = installation.subject, verdict.message
     messages = [ReportedMessage.of(subject, message)]
     itself = installation.catalog
@@ -406,6 +414,10 @@ def _dead_catalog(
     ):
         sentence = f"catalogsource {namespace}/{name} says READY and does not answer: {message}"
         messages.insert(0, ReportedMessage.of(subject, sentence))
+    blamed = installation.source(namespace, name)
+    own = evaluate_catalog_source(blamed) if blamed else ABSENT
+    if blamed is not None and own.state in BROKEN and own.message:
+        messages.insert(0, ReportedMessage.of(blamed, own.message))
     link = ChainLink(
         "CatalogSource", namespace, name, "failed", verdict.reason, message, first_broken=True
     )
@@ -443,7 +455,9 @@ def _own_catalog(installation: V0Installation) -> V0Problem | None:
     A catalog that is still connecting is no problem.
     """
     catalog, verdict = installation.catalog, installation.catalog_verdict
-    if catalog is None or verdict.state not in BROKEN or verdict.reason in ("CONNECTING", "IDLE"):
+    if catalog is None or verdict.state not in BROKEN:
+        return None
+    if verdict.reason in ("CONNECTING", "IDLE") and not verdict.message.startswith(FAILING):
         return None
     message = verdict.message or verdict.reason
     link = link_of(catalog, verdict, first_broken=True)

@@ -119,6 +119,8 @@ def _references_of(row: tuple[Any, ...], groups: Mapping[str, Collection[str]]) 
     if kind == SUBSCRIPTION:
         if catalog:
             yield "CatalogSource", catalog_namespace, catalog
+        if blamed := text(details, "blamed_catalog"):
+            yield "CatalogSource", *blamed.split("/", 1)
         if plan := text(details, "plan"):
             yield "InstallPlan", text(details, "plan_namespace") or namespace, plan
         for csv in {text(details, field) for field in _NAMED} - {""}:

@@ -1,54 +1,65 @@
-"""Reads the pods of Deployments that are not available, to know why they don't run."""
+"""Reads the pods of Deployments that are not available and of CatalogSources that OLM is not
+connected to, to know why they don't run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.utils import timezone
 
-from installs.models import Component
+from installs.diagnosis.catalog_pods import NOT_READY
+from installs.models import Component, OperatorReference
 from installs.state.assess import assess
-from installs.state.decode.workloads import is_available
+from installs.state.decode.workloads import runs
 from installs.state.history import WriteContext
 from installs.state.store import batched
 from installs.state.write import WriteResult, lock, save_reachable
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Unauthorized, Unreachable
 from olmweb.kube.fields import dig, items, number, text
-from olmweb.kube.resources import PODS
+from olmweb.kube.resources import CATALOG_SOURCES, PODS
 from olmweb.models import Cluster
 from olmweb.runtime.leases import fenced_transaction
 
 DEPLOYMENTS = 50  # limit per refresh; those that changed last come first
 _PODS = 50
 _LISTED = 20
+CATALOG_SOURCE = CATALOG_SOURCES.kind
+_KINDS = ("Deployment", CATALOG_SOURCE)
 _OPERATORS = {"In": "in", "NotIn": "notin"}
 
 Pods = list[dict[str, Any]]
 
 
 def refresh_pods(cluster: Cluster, client: KubeClient) -> WriteResult:
-    """Lists the pods of Deployments that are not available and stores why they wait.
+    """Lists the pods of what does not run and stores why they wait.
 
     Without permission to read pods nothing is stored. Raises Unreachable and Unauthorized.
     """
-    rows = Component.objects.filter(cluster=cluster, kind="Deployment").order_by("-observed_at")
-    down = [
-        (pk, namespace, details)
-        for pk, namespace, details in rows.values_list("id", "namespace", "details")
-        if not is_available(details)
-    ]
-    pods: dict[int, Pods] = {}
-    for pk, namespace, details in down[:DEPLOYMENTS]:
-        selector = selector_text(details.get("selector"))
-        if not selector:
-            continue
+    rows = Component.objects.filter(cluster=cluster, kind__in=_KINDS).order_by("-observed_at")
+    down = [row for row in rows.only("kind", "namespace", "name", "details") if not runs(row)]
+    details: dict[int, dict[str, Any]] = {}
+    for row in down[:DEPLOYMENTS]:
         try:
-            pods[pk] = _waiting(client, namespace, selector)
+            if row.kind == CATALOG_SOURCE:
+                details[row.pk] = _registry_details(client, row)
+            elif selector := selector_text(row.details.get("selector")):
+                pods = _pods(client, row.namespace, selector)
+                details[row.pk] = {"pods": _entries(waiting_of(pod) for pod in pods)}
         except (Unreachable, Unauthorized):
             raise
         except KubeError:
             break
-    return _write(cluster, pods) if pods else WriteResult()
+    return _write(cluster, details) if details else WriteResult()
+
+
+def _registry_details(client: KubeClient, source: Component) -> dict[str, Any]:
+    """The pods that OLM made for a CatalogSource (operator-lifecycle-manager
+    pkg/controller/registry/reconciler: CatalogSourceLabelKey); `pods_total` counts all of them."""
+    pods = _pods(client, source.namespace, f"olm.catalogSource={source.name}")
+    return {
+        "pods": _entries([*waiting_of(pod), *not_ready_of(pod)] for pod in pods),
+        "pods_total": len(pods),
+    }
 
 
 def selector_text(selector: Any) -> str:
@@ -67,13 +78,26 @@ def selector_text(selector: Any) -> str:
     return ",".join(terms)
 
 
-def _waiting(client: KubeClient, namespace: str, selector: str) -> Pods:
+def _pods(client: KubeClient, namespace: str, selector: str) -> list[dict[str, Any]]:
     pages = client.list_pages(
         PODS, "v1", limit=_PODS, label_selector=selector, namespace=namespace, narrow="Pod"
     )
     page = next(pages, None)
-    pods = sorted(page.items if page else (), key=lambda pod: text(pod, "metadata", "name"))
-    return [entry for pod in pods for entry in waiting_of(pod)][:_LISTED]
+    return sorted(page.items if page else (), key=lambda pod: text(pod, "metadata", "name"))
+
+
+def _entries(by_pod: Iterable[Pods]) -> Pods:
+    return [entry for entries in by_pod for entry in entries][:_LISTED]
+
+
+def not_ready_of(pod: Mapping[str, Any]) -> Pods:
+    """The containers of a pod that run and do not pass their probes, with their last end."""
+    name = text(pod, "metadata", "name", limit=253)
+    return [
+        _waiting_container(name, text(item, "name", limit=253), {"reason": NOT_READY}, item)
+        for item in items(pod, "status", "containerStatuses")
+        if item.get("ready") is False and isinstance(dig(item, "state", "running"), Mapping)
+    ]
 
 
 def waiting_of(pod: Mapping[str, Any]) -> Pods:
@@ -111,24 +135,37 @@ def _waiting_container(
     }
 
 
-def _write(cluster: Cluster, pods: Mapping[int, Pods]) -> WriteResult:
+def _write(cluster: Cluster, by_row: Mapping[int, dict[str, Any]]) -> WriteResult:
     written = WriteResult()
     with fenced_transaction():
         row = lock(cluster)
         context = WriteContext(row.pk, timezone.now())
         operators: set[int] = set()
         changed = 0
-        for batch in batched(pods):
-            for deployment in Component.objects.filter(id__in=batch).order_by("id"):
-                details = deployment.details
-                if details.get("pods") == pods[deployment.pk] or is_available(details):
+        for batch in batched(by_row):
+            for component in Component.objects.filter(id__in=batch).order_by("id"):
+                details = {**component.details, **by_row[component.pk]}
+                if details == component.details or runs(component):
                     continue
-                details["pods"] = pods[deployment.pk]
-                deployment.save(update_fields=["details"])
+                component.details = details
+                component.save(update_fields=["details"])
                 changed += 1
-                operators |= {deployment.operator_id} if deployment.operator_id else set()
+                operators |= _operators_of(component)
         written.derived = changed + assess(row.pk, operators, (), context)
         if written.total:
             save_reachable(row, context.now, changed=True)
             written.changed = True
     return written
+
+
+def _operators_of(component: Component) -> set[int]:
+    """The operators whose state depends on the component."""
+    if component.kind != CATALOG_SOURCE:
+        return {component.operator_id} if component.operator_id else set()
+    references = OperatorReference.objects.filter(
+        cluster=component.cluster_id,
+        kind=component.kind,
+        namespace=component.namespace,
+        name=component.name,
+    )
+    return set(references.values_list("operator_id", flat=True))

@@ -315,7 +315,7 @@ def _write(table: Table, delta: Delta, digests: Mapping[Key, str], context: Writ
                 deleting=obj.deleting,
                 conditions=obj.conditions,
                 details=carry_pods(obj, delta.before[obj.key].details)
-                if obj.kind == "Deployment" and obj.key in delta.before
+                if obj.key in delta.before
                 else obj.details,
                 observed_at=context.now,
                 **obj.columns,

@@ -197,10 +197,11 @@ _EVENT = _shape(
 )
 _STATE = _shape(
     "State",
+    "running",
     waiting=_shape("Waiting", "reason", "message"),
     terminated=_shape("Terminated", "reason", "message", "exitCode"),
 )
-_CONTAINERS = _many("Container", "name", "restartCount", state=_STATE, lastState=_STATE)
+_CONTAINERS = _many("Container", "name", "ready", "restartCount", state=_STATE, lastState=_STATE)
 _CLUSTER_CATALOG = _object(
     spec=_shape("Spec", "priority", "availabilityMode", source=_IMAGE),
     status=_status(

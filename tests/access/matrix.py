@@ -141,6 +141,7 @@ REST: dict[str, dict[str, str]] = {
     "/clusteroperators/{cluster}/{name}": _READ,
     "/crds": _READ,
     "/leftovers": _READ,
+    "/catalog-troubles": _READ,
     "/readiness": _READ,
     "/migrations": _READ,
     "/audit": _READ,

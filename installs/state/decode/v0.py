@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from installs.diagnosis import types as diagnosis
-from installs.diagnosis.resolution import conflicting
+from installs.diagnosis.resolution import RESOLUTION_FAILED, blamed_catalog, conflicting
 from installs.state.decode.common import (
     LISTED,
     PACKAGE_LABEL,
@@ -47,6 +47,7 @@ def subscription(obj: Object) -> DecodedObject | None:
             "starting_csv": text(obj, "spec", "startingCSV", limit=253),
             "config": _config(obj),
             "conflicting_csvs": ", ".join(_conflicting(obj)),
+            "blamed_catalog": _blamed_catalog(obj),
             "plan": text(obj, "status", "installPlanRef", "name", limit=253),
             "plan_namespace": text(obj, "status", "installPlanRef", "namespace", limit=63),
             "generated_by": text(obj, "metadata", "annotations", "olm.generated-by", limit=253),
@@ -67,6 +68,18 @@ def _conflicting(obj: Object) -> tuple[str, ...]:
     whether the failure is current."""
     conditions = diagnosis.read_conditions(read_conditions(obj))
     return conflicting(conditions, text(obj, "metadata", "namespace"))
+
+
+def _blamed_catalog(obj: Object) -> str:
+    """NAMESPACE/NAME of the CatalogSource that prevents resolution, which may be another one than
+    that of the Subscription."""
+    conditions = diagnosis.read_conditions(read_conditions(obj))
+    blamed = (
+        blamed_catalog(condition.message)
+        for condition in conditions
+        if condition.type == RESOLUTION_FAILED and condition.status == "True"
+    )
+    return next(("/".join(catalog) for catalog in blamed if catalog), "")
 
 
 def _config(obj: Object) -> list[str]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from installs.state.decode.common import (
     LISTED,
@@ -20,6 +20,8 @@ from olmweb.kube.fields import Object, dig, items, number, text, texts
 
 _NO_OWNER: Key = ("", "", "")
 _DEPRECATED = re.compile(r"\bis a deprecated field\b|\bDeprecated:", re.IGNORECASE)
+CONNECTED = "READY"  # connectionState.lastObservedState of a CatalogSource
+_OF_PODS = ("pods", "pods_total")  # details
 _FIELDS = 500
 _DEPTH = 4
 
@@ -118,11 +120,28 @@ def is_available(details: Object) -> bool:
     return number(details, "available") >= number(details, "replicas")
 
 
-def carry_pods(deployment: DecodedObject, before: Object) -> dict[str, Any]:
-    """The details of a Deployment, with the stored pods while it is not available."""
-    if is_available(deployment.details):
-        return deployment.details
-    return {**deployment.details, "pods": items(before, "pods")}
+class HasPods(Protocol):
+    """A row or decoded object of a kind that has pods."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def details(self) -> Any: ...
+
+
+def runs(obj: HasPods) -> bool:
+    """Whether nothing is to be known of the object's pods: a Deployment is available, OLM is
+    connected to a CatalogSource."""
+    if obj.kind == "Deployment":
+        return is_available(obj.details)
+    return obj.kind != "CatalogSource" or text(obj.details, "state") == CONNECTED
+
+
+def carry_pods(obj: DecodedObject, before: Object) -> dict[str, Any]:
+    """The details of an object, with the stored pods while it does not run."""
+    if runs(obj):
+        return obj.details
+    return obj.details | {name: before[name] for name in _OF_PODS if name in before}
 
 
 def deployment_owner(obj: Object) -> Key:

@@ -15,7 +15,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from installs.models import Component
-from installs.state.decode.workloads import is_available
+from installs.state.decode.workloads import runs
 from installs.state.listing import ABSENT
 from installs.state.resources import (
     WATCHED_RESOURCES,
@@ -181,7 +181,8 @@ def mark_reachable(cluster: Cluster) -> bool:
     return True
 
 
-def deployments_wait(cluster: Cluster) -> bool:
-    """Whether a Deployment of an operator has fewer pods available than it wants."""
-    rows = Component.objects.filter(cluster=cluster, kind="Deployment")
-    return not all(is_available(details) for details in rows.values_list("details", flat=True))
+def pods_are_needed(cluster: Cluster) -> bool:
+    """Whether a Deployment of an operator has fewer pods available than it wants, or OLM is not
+    connected to a CatalogSource."""
+    rows = Component.objects.filter(cluster=cluster, kind__in=("Deployment", "CatalogSource"))
+    return not all(map(runs, rows.only("kind", "details")))

@@ -289,8 +289,8 @@ class WatchSession:
         self._failed, self._log_at = {}, None
 
     def _pods(self) -> bool:
-        """Refreshes pods if Deployments wait for some; returns whether any do."""
-        if not positions.deployments_wait(self._cluster):
+        """Refreshes pods if something does not run; returns whether that is so."""
+        if not positions.pods_are_needed(self._cluster):
             return False
         refresh_pods(self._cluster, self._client)
         return True
@@ -345,7 +345,7 @@ class WatchSession:
         self._batch.add(watch.watched.name, change, message.resource_version, timezone.now())
         if change is None:
             return
-        if watch.watched.kind == "Deployment" and self._pods_at is None:
+        if watch.watched.kind in ("Deployment", "CatalogSource") and self._pods_at is None:
             self._pods_at = time.monotonic() + 1
         if watch.watched.kind == "CustomResourceDefinition":
             columns = change.obj.columns

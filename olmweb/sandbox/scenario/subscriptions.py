@@ -426,7 +426,7 @@ def _part_of_the_cluster(entry: Mapping[str, Any], now: datetime) -> Iterator[Ob
 
 
 def _dead_registry(then: datetime, now: datetime) -> Iterator[Object]:
-    """The pods of CatalogSources that are not READY crash."""
+    """The pods of CatalogSources that are not READY are killed for their memory."""
     for source in facts()["catalog_sources"]:
         if source["state"] == "READY":
             continue
@@ -443,6 +443,9 @@ def _dead_registry(then: datetime, now: datetime) -> Iterator[Object]:
             "labels": labels,
             "ownerReferences": [{**owner, "controller": False, "blockOwnerDeletion": False}],
         }
+        killed = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": timestamp(then)}
+        for container in pod["status"]["containerStatuses"]:
+            container |= {"name": "registry-server", "lastState": {"terminated": killed}}
         yield pod
         text = "Back-off restarting failed container manager in pod"
         occurrence = Occurrence("BackOff", text, True, _KUBELET, 402, 118)

@@ -1,0 +1,77 @@
+"""Catalogs that controllers have no connection to or that are not served, with cause and remedy."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Q
+
+from installs.diagnosis.evaluate import ReportedMessage, evaluate, finding_of
+from installs.diagnosis.knowledge import Finding
+from installs.diagnosis.states import BROKEN
+from installs.models import Component, OperatorReference
+from installs.state.observation import observe
+from olmweb.kube.fields import items
+from olmweb.kube.resources import CATALOG_SOURCES, CLUSTER_CATALOGS
+from olmweb.models import Cluster
+
+KINDS = (CATALOG_SOURCES.kind, CLUSTER_CATALOGS.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTrouble:
+    """A CatalogSource or ClusterCatalog that is down.
+
+    `state` is the reason or the state of the connection; `message` what decided the finding; `pods`
+    the containers of its pods that do not run, as installs.state.pods stores them; `operators` how
+    many operators name the catalog.
+    """
+
+    catalog: Component
+    state: str
+    message: str
+    finding: Finding | None
+    pods: tuple[dict[str, Any], ...]
+    operators: int
+
+
+def catalog_troubles(clusters: Sequence[Cluster]) -> list[CatalogTrouble]:
+    """The catalogs of these clusters that are down, by cluster, namespace and name; two queries."""
+    rows = Component.objects.filter(cluster__in=clusters, kind__in=KINDS)
+    order = ("cluster__name", "namespace", "name", "kind")
+    return list(_troubles(rows.select_related("cluster").order_by(*order)))
+
+
+def catalog_trouble(
+    cluster: Cluster, kind: str, namespace: str, name: str
+) -> CatalogTrouble | None:
+    """The trouble of one catalog; None if it is served, or not stored. At most two queries."""
+    rows = Component.objects.filter(cluster=cluster, kind=kind, namespace=namespace, name=name)
+    return next(_troubles(rows.select_related("cluster")), None)
+
+
+def _troubles(rows: Any) -> Iterator[CatalogTrouble]:
+    down = [(row, obj, evaluate(obj)) for row in rows for obj in (observe(row),)]
+    down = [entry for entry in down if entry[2].state in BROKEN]
+    counts = _operators([row for row, _obj, _verdict in down])
+    for row, obj, verdict in down:
+        message = verdict.message or verdict.reason
+        yield CatalogTrouble(
+            catalog=row,
+            state=verdict.reason,
+            message=message,
+            finding=finding_of(obj, [ReportedMessage.of(obj, message)]),
+            pods=tuple(dict(pod) for pod in items(row.details, "pods")),
+            operators=counts.get((row.cluster_id, row.kind, row.namespace, row.name), 0),
+        )
+
+
+def _operators(catalogs: Sequence[Component]) -> dict[tuple[int, str, str, str], int]:
+    named = Q()
+    for row in catalogs:
+        named |= Q(cluster=row.cluster_id, kind=row.kind, namespace=row.namespace, name=row.name)
+    if not named:
+        return {}
+    rows = OperatorReference.objects.filter(named).order_by()
+    counted = rows.values_list("cluster", "kind", "namespace", "name").annotate(Count("operator"))
+    return {(cluster, kind, namespace, name): n for cluster, kind, namespace, name, n in counted}

@@ -1,0 +1,115 @@
+"""Why a catalog is down: on its page, in REST and in the findings of the operators that need it."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from catalogs.models import Catalog
+from installs.models import Component, Operator
+from installs.queries.catalog_troubles import catalog_troubles
+from installs.state.full_sync import sync_cluster
+from installs.state.pods import refresh_pods
+from olmweb.clusters import client_for
+from olmweb.models import Cluster
+from olmweb.sandbox.cluster import Sandbox
+from tests.factories import make_cluster
+from tests.worlds.html import assert_page
+
+pytestmark = pytest.mark.django_db
+LAB = {"kind": "CatalogSource", "namespace": "team-lab", "name": "lab-catalog"}
+
+
+@pytest.fixture
+def prod(sandbox: Sandbox) -> Cluster:
+    cluster = make_cluster(name="prod", context="sandbox")
+    sync_cluster(cluster)
+    cluster.refresh_from_db()
+    return cluster
+
+
+def lab_pod(sandbox: Sandbox) -> Any:
+    pods, _ = sandbox.store.items("Pod", "team-lab")
+    return next(
+        pod for pod in pods if pod["metadata"]["labels"].get("olm.catalogSource") == LAB["name"]
+    )
+
+
+def test_a_sync_reads_the_pods_of_a_catalog_that_is_down_and_finds_the_cause(
+    prod: Cluster, django_assert_num_queries: Any
+) -> None:
+    details = Component.objects.get(cluster=prod, **LAB).details
+    assert details["pods_total"] == 1
+    assert [pod["container"] for pod in details["pods"]] == ["registry-server"]
+    with django_assert_num_queries(2):
+        (trouble,) = catalog_troubles([prod])
+    assert trouble.finding is not None
+    assert (trouble.finding.id, trouble.state) == ("cs-pod-memory", "TRANSIENT_FAILURE")
+    assert "14 times" in trouble.finding.cause
+    assert "grpcPodConfig" in " ".join(trouble.finding.remedy)
+    assert trouble.operators == 2
+
+
+def test_every_subscription_that_the_catalog_stops_names_the_cause(prod: Cluster) -> None:
+    rows = Operator.objects.filter(cluster=prod, namespace="team-lab", kind="Subscription")
+    blamed = dict(rows.exclude(finding="").values_list("name", "finding"))
+    # The second is of another catalog: the dead one stops the whole namespace.
+    assert blamed["chat-demo"] == "cs-pod-memory"
+    assert blamed["external-dns-operator"] == "cs-pod-memory"
+
+
+def test_an_unchanged_pass_writes_nothing_and_a_repaired_catalog_forgets_its_pods(
+    prod: Cluster, sandbox: Sandbox
+) -> None:
+    assert sync_cluster(prod).outcome == "unchanged"
+    source = sandbox.store.get(LAB["kind"], LAB["name"], LAB["namespace"])
+    assert source is not None
+    source = {**source, "status": {**source["status"]}}
+    source["status"]["connectionState"] = {
+        **source["status"]["connectionState"],
+        "lastObservedState": "READY",
+    }
+    with sandbox.store.changed:
+        sandbox.store.put(source)
+    sync_cluster(prod)
+    assert "pods" not in Component.objects.get(cluster=prod, **LAB).details
+    assert catalog_troubles([prod]) == []
+
+
+def test_the_catalog_page_and_rest_show_cause_pods_and_remedy(
+    reader: Client, prod: Cluster
+) -> None:
+    row, _ = Catalog.objects.get_or_create(
+        cluster=prod, source_kind="CatalogSource", namespace="team-lab", name="lab-catalog",
+        defaults={"slug": "team-lab.lab-catalog"},
+    )  # fmt: skip
+    page = assert_page(reader.get(f"/catalogs/prod/{row.slug}"))
+    assert "Catalog pod runs out of memory" in page.text
+    assert "ended with OOMKilled, exit code 137" in page.text
+    assert "patch catalogsource lab-catalog" in page.text
+    answer = reader.get("/api/v1/catalog-troubles?cluster=prod").json()
+    assert answer["count"] == 1
+    item = answer["items"][0]
+    assert (item["kind"], item["name"]) == (LAB["kind"], LAB["name"])
+    assert item["finding"]["id"] == "cs-pod-memory"
+    assert item["pods"][0]["reason"] == "CrashLoopBackOff"
+    assert item["operators"] == 2
+
+
+def test_a_catalog_that_is_served_shows_nothing(reader: Client, prod: Cluster) -> None:
+    row = Catalog.objects.filter(cluster=prod, source_kind="ClusterCatalog").first()
+    assert row is not None
+    assert "Remedy" not in assert_page(reader.get(f"/catalogs/prod/{row.slug}")).text
+
+
+def test_pods_are_asked_for_with_the_label_of_olm(prod: Cluster, sandbox: Sandbox) -> None:
+    pod = lab_pod(sandbox)
+    with sandbox.store.changed:
+        sandbox.store.delete("Pod", pod["metadata"]["name"], "team-lab")
+    with client_for(prod) as client:
+        assert refresh_pods(prod, client).changed
+        assert not refresh_pods(prod, client).changed
+    assert Component.objects.get(cluster=prod, **LAB).details["pods_total"] == 0
+    (trouble,) = catalog_troubles([prod])
+    assert trouble.finding is not None
+    assert trouble.finding.id == "cs-no-pod"
