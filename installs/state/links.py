@@ -120,7 +120,8 @@ def _references_of(row: tuple[Any, ...], groups: Mapping[str, Collection[str]]) 
         if catalog:
             yield "CatalogSource", catalog_namespace, catalog
         if blamed := text(details, "blamed_catalog"):
-            yield "CatalogSource", *blamed.split("/", 1)
+            namespace_of_blamed, _, blamed_name = blamed.partition("/")
+            yield "CatalogSource", namespace_of_blamed, blamed_name
         if plan := text(details, "plan"):
             yield "InstallPlan", text(details, "plan_namespace") or namespace, plan
         for csv in {text(details, field) for field in _NAMED} - {""}:
