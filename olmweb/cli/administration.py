@@ -52,7 +52,7 @@ def list_tokens(session: Session, user: str | None) -> None:
 @token.command("create", remote=False)
 @click.argument("user")
 @click.option("--scope", type=click.Choice(SCOPES), required=True, help="act may change something.")
-@click.option("--name", default="", help="What it is for, up to 60 characters.")
+@click.option("--name", metavar="NAME", default="", help="What it is for, up to 60 characters.")
 @pass_session
 def create_token(session: Session, user: str, scope: str, name: str) -> int:
     """Create a token that acts as USER, valid for 90 days. It is shown once."""

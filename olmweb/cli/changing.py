@@ -40,15 +40,23 @@ OBJECTS = (Column("OBJECT", "object"), Column("RESULT", "result"))
 def choice_options(function: F) -> F:
     """The options of an install and of an export, from the last to the first."""
     for option in (
-        click.option("--service-account", help="ServiceAccount of a ClusterExtension."),
+        click.option(
+            "--service-account", metavar="NAME", help="ServiceAccount of a ClusterExtension."
+        ),
         click.option("--approval", type=click.Choice(APPROVALS), help="Of updates."),
         click.option(
-            "--targets", help="Namespaces to watch: all, own, or names separated by commas."
+            "--targets",
+            metavar="NAMESPACES",
+            help="Namespaces to watch: all, own, or names separated by commas.",
         ),
-        click.option("--version", help="A version or range, in the grammar of the method."),
-        click.option("--channel", help="Channel; the default channel without it."),
-        click.option("-n", "--namespace", help="Namespace to install into."),
-        click.option("--name", help="Name of the object; the default without it."),
+        click.option(
+            "--version", metavar="VERSION", help="A version or range, in the grammar of the method."
+        ),
+        click.option(
+            "--channel", metavar="CHANNEL", help="Channel; the default channel without it."
+        ),
+        click.option("-n", "--namespace", metavar="NAMESPACE", help="Namespace to install into."),
+        click.option("--name", metavar="NAME", help="Name of the object; the default without it."),
     ):
         function = option(function)
     return function
@@ -60,7 +68,11 @@ def choice_options(function: F) -> F:
 @click.command(cls=Command, section=ACT)
 @click.argument("package")
 @click.option(
-    "--cluster", required=True, shell_complete=complete_cluster, help="Cluster to install on."
+    "--cluster",
+    metavar="CLUSTER",
+    required=True,
+    shell_complete=complete_cluster,
+    help="Cluster to install on.",
 )
 @click.option(
     "--catalog",
@@ -70,7 +82,7 @@ def choice_options(function: F) -> F:
 )
 @method_option()
 @choice_options
-@click.option("--bundle", help="Name of the bundle, instead of --version.")
+@click.option("--bundle", metavar="BUNDLE", help="Name of the bundle, instead of --version.")
 @click.option("--anyway", is_flag=True, help="Install also what is predicted to fail.")
 @click.option("--dry-run", is_flag=True, help="Show verdict, dry run and manifests; apply nothing.")
 @click.option("--wait", is_flag=True, help="Wait until the operator is installed or failed.")
@@ -205,8 +217,10 @@ def _action_lines(action: Row) -> Iterator[str]:
 @click.argument("package")
 @method_option(required=False, help="What installs it; the catalog's own without it.")
 @choice_options
-@click.option("--source", help="CatalogSource or ClusterCatalog, for a catalog of no cluster.")
-@click.option("--source-namespace", help="Namespace of the CatalogSource.")
+@click.option(
+    "--source", metavar="NAME", help="CatalogSource or ClusterCatalog, for a catalog of no cluster."
+)
+@click.option("--source-namespace", metavar="NAMESPACE", help="Namespace of the CatalogSource.")
 @click.option(
     "--format",
     "form",
@@ -215,9 +229,9 @@ def _action_lines(action: Row) -> Iterator[str]:
     show_default=True,
     help="One YAML file, a Kustomize folder, or an Argo CD Application.",
 )
-@click.option("--repo", help="Git repository of the folder, for argocd.")
-@click.option("--repo-path", help="Folder in it, for argocd.")
-@click.option("--revision", help="Branch, tag or commit, for argocd.")
+@click.option("--repo", metavar="URL", help="Git repository of the folder, for argocd.")
+@click.option("--repo-path", metavar="FOLDER", help="Folder in it, for argocd.")
+@click.option("--revision", metavar="REVISION", help="Branch, tag or commit, for argocd.")
 @click.option(
     "-o",
     "--output",
@@ -272,9 +286,9 @@ def _write(content: bytes, form: str, target: Path) -> list[Path]:
 
 @click.command(cls=Command, section=ACT)
 @click.argument("name", metavar="[CLUSTER/]NAME", shell_complete=complete_catalog)
-@click.option("--file", help="Read this file, folder or tar from now on.")
-@click.option("--url", help="Read this URL from now on.")
-@click.option("--image", help="Read this image of a registry from now on.")
+@click.option("--file", metavar="PATH", help="Read this file, folder or tar from now on.")
+@click.option("--url", metavar="URL", help="Read this URL from now on.")
+@click.option("--image", metavar="REF", help="Read this image of a registry from now on.")
 @click.option("--force", is_flag=True, help="Write every package anew.")
 @pass_session
 def sync(session: Session, name: str, force: bool, **sources: str | None) -> int:

@@ -68,12 +68,21 @@ LINKS = (
 @click.argument("name", required=False, shell_complete=names_of("operators", "name"))
 @click.option(
     "--cluster",
+    metavar="CLUSTER",
     multiple=True,
     shell_complete=complete_cluster,
     help="Only of this cluster; may be repeated.",
 )
-@click.option("--kind", multiple=True, help="Only of this Kubernetes kind; may be repeated.")
-@click.option("-n", "--namespace", multiple=True, help="Only in this namespace; - for none.")
+@click.option(
+    "--kind", metavar="KIND", multiple=True, help="Only of this Kubernetes kind; may be repeated."
+)
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAMESPACE",
+    multiple=True,
+    help="Only in this namespace; - for none.",
+)
 @click.option(
     "--health",
     multiple=True,
@@ -81,9 +90,13 @@ LINKS = (
     metavar="HEALTH",
     help=f"Only in this health ({', '.join(HEALTH)}); may be repeated.",
 )
-@click.option("--finding", multiple=True, help="Only with this finding; - for none.")
-@click.option("--package", multiple=True, help="Only of this package; may be repeated.")
-@click.option("--search", "q", help="Only with these words in name, package or message.")
+@click.option("--finding", metavar="ID", multiple=True, help="Only with this finding; - for none.")
+@click.option(
+    "--package", metavar="PACKAGE", multiple=True, help="Only of this package; may be repeated."
+)
+@click.option(
+    "--search", "q", metavar="WORDS", help="Only with these words in name, package or message."
+)
 @limit_option
 @pass_session
 def operators(session: Session, name: str | None, limit: int | None, **filters: Any) -> None:
@@ -173,11 +186,17 @@ CATALOGS = (
 @click.argument("name", metavar="[[CLUSTER/]NAME]", required=False, shell_complete=complete_catalog)
 @click.option(
     "--cluster",
+    metavar="CLUSTER",
     multiple=True,
     shell_complete=complete_cluster,
     help="Only of this cluster; - for none.",
 )
-@click.option("--state", multiple=True, help="Only in this state: new, serving, failed, disabled.")
+@click.option(
+    "--state",
+    metavar="STATE",
+    multiple=True,
+    help="Only in this state: new, serving, failed, disabled.",
+)
 @pass_session
 def catalogs(session: Session, name: str | None, **filters: Any) -> None:
     """Catalogs with their state; with NAME one catalog and its revisions."""
@@ -248,7 +267,9 @@ DISAGREEING = (
     type=click.Choice(WATCHES),
     help="Namespaces that the OperatorGroup of a Subscription selects.  [default: all]",
 )
-@click.option("-n", "--namespace", help="A namespace whose OperatorGroup counts instead.")
+@click.option(
+    "-n", "--namespace", metavar="NAMESPACE", help="A namespace whose OperatorGroup counts instead."
+)
 @pass_session
 def audit(session: Session, cluster: str, catalog: str, method: str, **options: Any) -> None:
     """Which packages of CATALOG an install method can install on CLUSTER, and why not the others.
@@ -265,6 +286,9 @@ def audit(session: Session, cluster: str, catalog: str, method: str, **options: 
 
 
 def _audit_lines(document: Row) -> Iterator[str]:
+    if document["evaluated_at"] is None:
+        yield "No verdict is stored yet: a worker evaluates a catalog after its sync."
+        return
     counts = document["counts"]
     yield (
         f"{len(document['packages'])} packages: {counts['installable']} installable, "
@@ -311,8 +335,10 @@ DIFFERENCES = (
     type=click.Choice(SEVERITIES),
     help="Only of this severity; may be repeated.",
 )
-@click.option("--code", multiple=True, help="Only of this rule; may be repeated.")
-@click.option("--search", "q", help="Only with these words in name, package or sentence.")
+@click.option("--code", metavar="ID", multiple=True, help="Only of this rule; may be repeated.")
+@click.option(
+    "--search", "q", metavar="WORDS", help="Only with these words in name, package or sentence."
+)
 @click.option(
     "--next-catalog",
     metavar="[CLUSTER/]CATALOG",
@@ -344,8 +370,10 @@ def readiness(
 @click.command(cls=Command, section=LOOK)
 @click.argument("before", metavar="FROM", shell_complete=complete_catalog)
 @click.argument("after", metavar="TO", shell_complete=complete_catalog)
-@click.option("--kind", multiple=True, help="Only this kind of change; may be repeated.")
-@click.option("--package", help="Only of this package.")
+@click.option(
+    "--kind", metavar="KIND", multiple=True, help="Only this kind of change; may be repeated."
+)
+@click.option("--package", metavar="PACKAGE", help="Only of this package.")
 @limit_option
 @pass_session
 def compare(session: Session, before: str, after: str, limit: int | None, **filters: Any) -> None:
@@ -378,8 +406,10 @@ CANDIDATES = (
 @click.argument("catalog", metavar="[CLUSTER/]CATALOG", shell_complete=complete_catalog)
 @click.argument("package")
 @method_option()
-@click.option("--version", help="A version or range, in the grammar of the method.")
-@click.option("--channel", multiple=True, help="A channel; may be repeated.")
+@click.option(
+    "--version", metavar="VERSION", help="A version or range, in the grammar of the method."
+)
+@click.option("--channel", metavar="CHANNEL", multiple=True, help="A channel; may be repeated.")
 @click.option("--installed", metavar="BUNDLE", help="The bundle that is installed already.")
 @pass_session
 def resolve(session: Session, catalog: str, package: str, method: str, **options: Any) -> int:
@@ -413,11 +443,17 @@ def _resolution_lines(document: Row) -> Iterator[str]:
 
 @click.command(cls=Command, section=LOOK, remote=False)
 @click.argument("text", metavar="[TEXT|-]", required=False)
-@click.option("--kind", default="", help="Kubernetes kind of the object with the message.")
-@click.option("--type", "type_", default="", help="Type of the condition.")
-@click.option("--reason", default="", help="Reason of the condition.")
-@click.option("--name", default="", help="Name of the object, for the commands of the remedy.")
-@click.option("-n", "--namespace", default="", help="Its namespace, for the commands.")
+@click.option(
+    "--kind", metavar="KIND", default="", help="Kubernetes kind of the object with the message."
+)
+@click.option("--type", "type_", metavar="TYPE", default="", help="Type of the condition.")
+@click.option("--reason", metavar="REASON", default="", help="Reason of the condition.")
+@click.option(
+    "--name", metavar="NAME", default="", help="Name of the object, for the commands of the remedy."
+)
+@click.option(
+    "-n", "--namespace", metavar="NAMESPACE", default="", help="Its namespace, for the commands."
+)
 @click.option(
     "--ndjson",
     metavar="FILE|-",

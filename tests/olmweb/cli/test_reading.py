@@ -152,6 +152,14 @@ def test_a_local_audit_evaluates_what_no_worker_has_evaluated_yet(
     assert {row["package"] for row in result.document["packages"]} == {"etcd", "grafana"}
 
 
+def test_a_server_says_that_a_catalog_is_not_evaluated_yet(
+    olmweb: Olmweb, server: str, token: str
+) -> None:
+    words = ("audit", "edge", "community-operators", "--method", "subscription")
+    result = olmweb(*words, "--server", server, "--token-file", token)
+    assert result.out.startswith("No verdict is stored yet")
+
+
 def test_a_comparison_has_a_row_for_each_change(olmweb: Olmweb) -> None:
     lines = olmweb("compare", "before", "after").out.splitlines()
     assert lines[0].split() == ["PACKAGE", "CHANGE", "SUBJECT", "BEFORE", "AFTER", "IMPACT"]
