@@ -15,18 +15,34 @@ from catalogs.api.schemas import (
     ProblemRow,
     catalog_detail,
     catalog_row,
+    catalog_url,
     inspection_state,
     problem_rows,
 )
 from catalogs.models import Catalog, ContentProblem
-from catalogs.sources.own_catalogs import require_own
+from catalogs.sources.own_catalogs import (
+    IMAGE,
+    TYPED,
+    OwnCatalogForm,
+    require_own,
+    save_catalog,
+)
 from catalogs.sync.deletion import delete_own_catalog
 from catalogs.sync.progress import request_sync
 from olmweb.accounts.api_tokens import require_scope
-from olmweb.accounts.roles import DELETE_CATALOG, SYNC, require
+from olmweb.accounts.roles import (
+    ADD_CATALOG,
+    CHANGE_CATALOG,
+    DELETE_CATALOG,
+    READ_FILES,
+    SYNC,
+    may,
+    require,
+)
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import OneOf, Values, values
+from olmweb.api.parameters import OneOf, RequestBody, Values, values
+from olmweb.errors import BadRequest
 from olmweb.models import Cluster
 
 REVISIONS_SHOWN = 20
@@ -76,6 +92,62 @@ def get_catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpRespons
         (catalog_row(row), row.conditions, inspection_state(row)),
         lambda: catalog_detail(row, revisions=REVISIONS_SHOWN),
     )
+
+
+class CatalogBody(RequestBody):
+    """A catalog of no cluster. `source_kind` is Image, URL or File (for superusers, a path of the
+    server); `source` its reference, address or path."""
+
+    name: str
+    source_kind: str
+    source: str
+    priority: int = 0
+
+
+class CatalogChangeBody(RequestBody):
+    """What of a catalog of no cluster changes; what is absent stays."""
+
+    source_kind: str | None = None
+    source: str | None = None
+    priority: int | None = None
+
+
+@router.post("/catalogs", response={201: CatalogDetail})
+def create_catalog(request: HttpRequest, body: CatalogBody) -> HttpResponseBase:
+    """Adds a catalog of no cluster, `-/NAME`; a worker reads it at once. 201 with the catalog, and
+    its address in `Location`. Needs a token with the scope act and the role admin."""
+    require_scope(request)
+    require(ADD_CATALOG)(request.user)
+    response = _save(request, Catalog(source_kind=IMAGE), body.model_dump())
+    response.status_code = 201
+    return response
+
+
+@router.patch("/catalogs/{cluster}/{catalog}", response=CatalogDetail)
+def change_catalog(
+    request: HttpRequest, cluster: str, catalog: str, body: CatalogChangeBody
+) -> HttpResponseBase:
+    """Changes the source or the priority of a catalog of no cluster; 409 for the catalog of a
+    cluster (`not-own`). Needs a token with the scope act and the role admin."""
+    require_scope(request)
+    require(CHANGE_CATALOG)(request.user)
+    row = require_own(lookup.get_catalog(cluster, catalog))
+    stored = {name: getattr(row, name) for name in TYPED}
+    return _save(request, row, stored | body.model_dump(exclude_none=True))
+
+
+def _save(request: HttpRequest, catalog: Catalog, values: dict[str, Any]) -> HttpResponse:
+    """Saves the catalog with the rules of the page's form and has it read. Raises BadRequest."""
+    form = OwnCatalogForm(values, instance=catalog, reads_files=may(request.user, READ_FILES))
+    if not form.is_valid():
+        problems = {name: str(errors[0]) for name, errors in form.errors.items()}
+        raise BadRequest(" ".join(problems.values()), code="invalid", **problems)
+    save_catalog(form.instance)
+    request_sync(form.instance.pk)
+    row = lookup.get_catalog(form.instance.cluster_name, form.instance.slug)
+    response = json_response(catalog_detail(row, revisions=REVISIONS_SHOWN))
+    response["Location"] = catalog_url(row)
+    return response
 
 
 @router.delete("/catalogs/{cluster}/{catalog}", response={204: None})

@@ -28,15 +28,17 @@ from installs.api.operators import OnCluster
 from installs.api.schemas import (
     ActionRow,
     BulkInstallRow,
+    BulkInstallSummary,
     DryRunRow,
     action_row,
     action_rows,
     bulk_install_row,
+    bulk_install_summary,
 )
 from installs.methods import METHODS
-from installs.models import Action
+from installs.models import Action, ActionBatch
 from installs.queries import lookup
-from installs.queries.activity import progress_of
+from installs.queries.activity import progress_of, with_progress
 from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_request
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
@@ -417,6 +419,36 @@ def _dry_run_row(item: Item) -> DryRunRow:
         bundle=item.plan.target if item.plan else "",
         manifests=list(item.plan.manifests) if item.plan else [],
     )
+
+
+class BulkInstallParameters(ListParameters):
+    cluster: OnCluster = values("Name of the cluster.")
+    verb: Annotated[
+        list[Annotated[str, OneOf(tuple(ActionBatch.NOUNS))]] | None, FilterLookup("verb__in")
+    ] = values("What it does.")
+    user: Annotated[Values, FilterLookup("user__username__in")] = values("Who asked for it.")
+    since: Moment = Field(None, description=SINCE)
+    until: Moment = Field(None, description=UNTIL)
+
+    def filter_since(self, moment: Moment) -> Q:
+        return at_or_after("created_at", moment)
+
+    def filter_until(self, moment: Moment) -> Q:
+        return before("created_at", moment)
+
+
+@router.get("/bulk-installs", response=Page[BulkInstallSummary], auth=PEOPLE_ONLY)
+def list_bulk_installs(
+    request: HttpRequest, query: Query[BulkInstallParameters]
+) -> HttpResponseBase:
+    """Bulk installs and bulk changes, newest first."""
+    batches = query.filter(with_progress(ActionBatch.objects.select_related("cluster", "user")))
+    source = StoredRows(batches, ("-id",), lambda rows: [bulk_install_summary(row) for row in rows])
+    of_batches = Action.objects.filter(batch__isnull=False).order_by("state")
+    counts = of_batches.values_list("state").annotate(Count("id"), Count("begun_at"))
+    stops = ActionBatch.objects.aggregate(Max("id"), Max("stopped_at"))
+    state = [*counts, stops]
+    return answer_list(request, query, "bulk-installs", BulkInstallSummary, source, state)
 
 
 @router.get("/bulk-installs/{id}", response=BulkInstallRow, auth=PEOPLE_ONLY)

@@ -153,6 +153,14 @@ def approve_request(request: HttpRequest, id: int, body: ApprovalBody) -> HttpRe
     return accepted(action_row(action), replayed=False)
 
 
+@router.post("/requests/{id}/withdraw", response=RequestRow)
+def withdraw_request(request: HttpRequest, id: int) -> HttpResponseBase:
+    """Withdraws an own request that waits. Needs a token with the scope act."""
+    require_scope(request)
+    install_requests.withdraw(id, request.user)
+    return json_response(request_row(lookup.get_request(id)))
+
+
 @router.post("/requests/{id}/decline", response=RequestRow)
 def decline_request(request: HttpRequest, id: int, body: RefusalBody) -> HttpResponseBase:
     """Declines a request that waits, with a reason. Needs a token with the scope act."""

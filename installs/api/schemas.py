@@ -434,6 +434,24 @@ class BulkInstallRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BulkInstallSummary:
+    """A bulk install or bulk change without its actions: how many are done, and how many wait for
+    a worker."""
+
+    id: int
+    cluster: str
+    method: str
+    verb: str
+    user: str
+    total: int
+    done: int
+    waiting: int
+    created_at: datetime
+    stopped_at: datetime | None
+    stopped_by: str
+
+
+@dataclass(frozen=True, slots=True)
 class ContentsRow:
     """`known` false: only metadata is known, and objects, permissions and webhooks are null until
     the bundle's image is inspected; `inspection` says how that stands ("" without one)."""
@@ -772,6 +790,17 @@ def approval_row(pending: PendingPlan) -> ApprovalRow:
         objects=dict(approval.objects),
         crds=list(approval.crds),
         command=pending.command,
+    )
+
+
+def bulk_install_summary(batch: Any) -> BulkInstallSummary:
+    """`batch` comes with its cluster, user and the counts of `with_progress`."""
+    return fill(
+        BulkInstallSummary,
+        batch,
+        cluster=batch.cluster.name,
+        method=batch.path,
+        user=_name_of(batch.user),
     )
 
 

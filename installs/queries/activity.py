@@ -200,6 +200,17 @@ class Progress:
         return [(state, self.counts[state]) for state in _ENDED if state in self.counts]
 
 
+def with_progress(batches: QuerySet[ActionBatch]) -> QuerySet[ActionBatch]:
+    """The batches with the counts `total`, `done` and `waiting` of their actions, as Progress has
+    them."""
+    is_waiting = Q(actions__state=Action.State.PENDING, actions__begun_at=None)
+    return batches.annotate(
+        total=Count("actions"),
+        done=Count("actions", filter=Q(actions__state__in=_ENDED)),
+        waiting=Count("actions", filter=is_waiting),
+    )
+
+
 def progress_of(batch: ActionBatch) -> Progress:
     """One query."""
     rows = Action.objects.filter(batch=batch).order_by("id").defer("stored_steps", "dry_run")

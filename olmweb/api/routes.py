@@ -26,7 +26,7 @@ from installs.api import (
 )
 from installs.api import packages as installing
 from olmweb.accounts.api_tokens import BearerToken, PublicRead, Session
-from olmweb.api import events
+from olmweb.api import events, tokens
 from olmweb.api.docs import docs_view
 from olmweb.api.errors import guard_patterns, handle_exception, unknown_route
 from olmweb.api.formats import answer_one, json_response
@@ -59,7 +59,7 @@ for error in (Exception, AuthenticationError, HttpError, ValidationError):
 for module in (
     *(clusters, operators, clusteroperators, actions, requests, readiness),
     *(fbc, installing),  # before the route of bundles, whose names may hold slashes
-    *(catalogs, packages, bundles, changes, audit, events),
+    *(catalogs, packages, bundles, changes, audit, events, tokens),
 ):
     api.add_router("", module.router)
 

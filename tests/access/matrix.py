@@ -15,6 +15,7 @@ NEEDS = {
     "read": ACCOUNTS | {"public"},
     "account": ACCOUNTS,
     "request": frozenset({"viewer", "operator", "admin", "superuser"}),
+    "requester": frozenset({"superuser"}),  # who asked for it: in the tests the superuser
     "act": frozenset({"operator", "admin", "superuser"}),
     "sync": frozenset({"admin", "superuser"}),  # and add, change, delete catalogs
 }
@@ -115,8 +116,8 @@ REST: dict[str, dict[str, str]] = {
     "/status": _READ,
     "/clusters": _READ,
     "/clusters/{name}": _READ,
-    "/catalogs": _READ,
-    _CATALOG: {"GET": "read", "DELETE": "sync"},
+    "/catalogs": {"GET": "read", "POST": "sync"},
+    _CATALOG: {"GET": "read", "PATCH": "sync", "DELETE": "sync"},
     f"{_CATALOG}/sync": {"POST": "sync"},
     f"{_CATALOG}/problems": _READ,
     f"{_CATALOG}/changes": _READ,
@@ -151,9 +152,12 @@ REST: dict[str, dict[str, str]] = {
     "/requests/{id}": _ACCOUNT,
     "/requests/{id}/approve": {"POST": "act"},
     "/requests/{id}/decline": {"POST": "act"},
-    "/bulk-installs": {"POST": "act"},
+    "/requests/{id}/withdraw": {"POST": "requester"},
+    "/bulk-installs": {"GET": "account", "POST": "act"},
     "/bulk-installs/{id}": _ACCOUNT,
     "/bulk-installs/{id}/stop": {"POST": "act"},
+    "/tokens": {"GET": "account", "POST": "account"},
+    "/tokens/{id}": {"DELETE": "account"},
 }
 
 # Admin pages by model: (what an admin with the staff flag may do, what a superuser may do). All

@@ -1,5 +1,6 @@
-"""REST routes that sync a catalog now and delete one of a person."""
+"""REST routes that add, change, sync and delete a catalog of no cluster."""
 
+import json
 from typing import Any
 
 import pytest
@@ -21,9 +22,55 @@ def mine() -> Catalog:
     return catalog
 
 
-def send(user: User, method: str, path: str, *, scope: str = "act") -> Any:
+def send(user: User, method: str, path: str, body: Any = None, *, scope: str = "act") -> Any:
     token, _row = ApiToken.issue(user.pk, scope)
-    return Client().generic(method, path, headers={"Authorization": f"Bearer {token}"})
+    text = json.dumps(body) if body is not None else ""
+    headers = {"Authorization": f"Bearer {token}"}
+    return Client().generic(method, path, text, "application/json", headers=headers)
+
+
+NEW = {"name": "added", "source_kind": "URL", "source": "https://a.example/catalog.json"}
+
+
+def test_a_catalog_is_added_and_read(db: None, alice: User) -> None:
+    answer = send(alice, "POST", "/api/v1/catalogs", NEW)
+    assert (answer.status_code, answer.json()["catalog"]) == (201, "-/added")
+    assert answer["Location"] == answer.json()["catalog_url"] == "/api/v1/catalogs/-/added"
+    assert Catalog.objects.get().sync_requested_at is not None
+    again = send(alice, "POST", "/api/v1/catalogs", NEW)
+    assert (again.status_code, list(again.json()["error"]["fields"])) == (400, ["name"])
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": "../x"}, "name"),
+        ({"source_kind": "Git"}, "source_kind"),
+        ({"source": "ftp://a.example/x"}, "source"),
+        ({"priority": "high"}, "priority"),
+        ({"cluster": "prod"}, "cluster"),
+    ],
+)
+def test_a_catalog_that_can_not_be_one_is_refused_by_field(
+    db: None, alice: User, change: dict[str, Any], field: str
+) -> None:
+    answer = send(alice, "POST", "/api/v1/catalogs", NEW | change)
+    assert (answer.status_code, list(answer.json()["error"]["fields"])) == (400, [field])
+    assert not Catalog.objects.exists()
+
+
+def test_a_source_is_changed_and_what_is_absent_stays(db: None, alice: User, olivia: User) -> None:
+    make_catalog(name="mine", cluster=None, source_kind="URL", source=NEW["source"], priority=7)
+    assert send(olivia, "PATCH", OWN, {"priority": 1}).status_code == 403
+    answer = send(alice, "PATCH", OWN, {"source": "https://b.example/catalog.json"})
+    assert (answer.status_code, answer.json()["source"]) == (200, "https://b.example/catalog.json")
+    assert (answer.json()["priority"], answer.json()["source_kind"]) == (7, "URL")
+
+
+def test_the_catalog_of_a_cluster_is_not_changed(alice: User) -> None:
+    make_catalog(name="redhat", cluster=make_cluster(name="prod"))
+    answer = send(alice, "PATCH", "/api/v1/catalogs/prod/redhat", {"priority": 1})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not-own")
 
 
 def test_an_own_catalog_is_deleted_with_its_content(mine: Catalog, alice: User) -> None:

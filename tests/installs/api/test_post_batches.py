@@ -102,6 +102,35 @@ def test_stop_stops_what_has_not_begun(olivia: User, bob: User) -> None:
     assert told["stopped_at"]
 
 
+def test_bulk_installs_are_listed_with_their_progress(olivia: User) -> None:
+    first = post(olivia, BODY).json()
+    post(olivia, {}, f"{URL}/{first['id']}/stop")
+    second = post(olivia, BODY | {"packages": [CRANE], "anyway": True}).json()
+    token = ApiToken.issue(olivia.pk, "read")[0]
+
+    def listed(query: str = "") -> Any:
+        return Client().get(URL + query, headers={"Authorization": f"Bearer {token}"}).json()
+
+    rows = listed()["items"]
+    assert [(row["id"], row["total"], row["done"], row["waiting"]) for row in rows] == [
+        (second["id"], 1, 0, 1),
+        (first["id"], 2, 2, 0),
+    ]
+    assert rows == [
+        {name: value for name, value in row.items() if name in rows[0]}
+        for row in (listed_one(token, row["id"]) for row in rows)
+    ]
+    for query, count in (
+        ("?user=olivia", 2), ("?user=bob", 0), ("?verb=install", 2), ("?verb=remove", 0),
+        ("?cluster=edge", 0), ("?since=2999-01-01", 0), ("?until=2999-01-01", 2),
+    ):  # fmt: skip
+        assert listed(query)["count"] == count, query
+
+
+def listed_one(token: str, pk: int) -> Any:
+    return Client().get(f"{URL}/{pk}", headers={"Authorization": f"Bearer {token}"}).json()
+
+
 def test_a_token_that_reads_and_a_person_without_rights_are_refused(
     olivia: User, bob: User, tess: User
 ) -> None:

@@ -63,6 +63,15 @@ def test_a_refusal_needs_a_reason(bob: User, olivia: User) -> None:
     assert answer.json()["comment"] == "Use the other one."
 
 
+def test_a_request_is_withdrawn_by_who_made_it_alone(bob: User, olivia: User) -> None:
+    pk = ask(bob)
+    assert post(olivia, f"/{pk}/withdraw", {}).status_code == 403
+    assert post(bob, f"/{pk}/withdraw", {}, scope="read").status_code == 403
+    answer = post(bob, f"/{pk}/withdraw", {})
+    assert (answer.status_code, answer.json()["state"]) == (200, "withdrawn")
+    assert post(bob, f"/{pk}/withdraw", {}).status_code == 409
+
+
 @pytest.mark.parametrize("step", ["approve", "decline"])
 def test_who_asks_does_not_decide(bob: User, olivia: User, step: str) -> None:
     pk, body = ask(bob), {"comment": "Mine."}
