@@ -19,6 +19,7 @@ from catalogs.contents.report import Kinds, UsedImage, Webhook
 from catalogs.models import Catalog
 from installs.diagnosis.aggregated import Explanation
 from installs.diagnosis.knowledge import Finding, plain_remedy
+from installs.diagnosis.masking import mask_names
 from installs.facts.bundle_contents import CrdHere, Need
 from installs.models import (
     Action,
@@ -38,6 +39,7 @@ from installs.queries.crds import crd_finding
 from installs.queries.leftovers import Leftover, RemovedOwner
 from installs.queries.operator_detail import PendingPlan
 from installs.queries.operators import finding_of
+from installs.queries.unknown_messages import UnknownRow
 from installs.queries.watched_resources import WatchedResources
 from installs.readiness import ReadinessRow
 from installs.readiness.v1_migration_report import V1Migration
@@ -250,6 +252,22 @@ class CRDRow:
     owner: ObjectRef | None
     finding: FindingRow | None
     observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownMessageRow:
+    """A message without an explanation. `message` has its names masked, and `issue_text` is what to
+    report to the project; `operators` is the number of operators that report it now."""
+
+    id: int
+    kind: str
+    reason: str
+    message: str
+    count: int
+    operators: int
+    first_at: datetime
+    last_at: datetime
+    issue_text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -651,6 +669,17 @@ def _finding_row(id: str, finding: Finding | None) -> FindingRow | None:
 
 def finding_text(finding: Finding) -> FindingRow:
     return fill(FindingRow, finding, remedy=plain_remedy(finding.remedy))
+
+
+def unknown_message_row(unknown: UnknownRow) -> UnknownMessageRow:
+    return fill(
+        UnknownMessageRow,
+        unknown.row,
+        reason=mask_names(unknown.row.reason),
+        message=unknown.text,
+        operators=unknown.reported,
+        issue_text=unknown.issue_text,
+    )
 
 
 def crd_row(row: CRDState) -> CRDRow:

@@ -18,6 +18,7 @@ from installs.diagnosis.knowledge import (
     is_command,
     plain_remedy,
 )
+from tests.installs.diagnosis.test_knowledge import WORDINGS
 
 HERE = Path(__file__).parent
 FILES = ("producers.tsv", "refusals.tsv")
@@ -157,3 +158,27 @@ def test_no_remedy_removes_what_would_uninstall_the_operator_without_saying_so()
                         re.IGNORECASE,
                     ), (entry.id, step)
                 before = step
+
+
+# Of the producers, how many another entry may take in one wording; all stay explained.
+TAKEN_BY_ANOTHER = 12
+
+
+@pytest.mark.parametrize("wording", WORDINGS)
+def test_no_producer_is_unexplained_in_another_wording(wording: str) -> None:
+    unexplained, taken = [], []
+    for producer in PRODUCERS:
+        if not producer.message:
+            continue
+        finding = classify(
+            WORDINGS[wording](producer.message),
+            kind=producer.kind,
+            type=producer.type,
+            reason=producer.reason,
+        )
+        if finding is None:
+            unexplained.append(producer.message)
+        elif finding.id != producer.finding:
+            taken.append((producer.finding, finding.id, producer.message))
+    assert not unexplained
+    assert len(taken) <= TAKEN_BY_ANOTHER, taken
