@@ -587,6 +587,23 @@ class CatalogInspection(models.Model):
         return max(0, self.wanted - self.inspected - self.reused - failed)
 
 
+class RegistryMirrors(models.Model):
+    """The mirrors of image registries that a cluster names, as a worker last read them."""
+
+    cluster = models.OneToOneField(
+        Cluster, primary_key=True, on_delete=models.CASCADE, related_name="registry_mirrors"
+    )
+    rules = models.JSONField(default=list)  # of catalogs.sources.oci.mirrors.Rule
+    read_at = models.DateTimeField()
+    error = models.TextField(blank=True)  # of the last attempt; the rules are those of one before
+
+    class Meta:
+        verbose_name_plural = "registry mirrors"
+
+    def __str__(self) -> str:
+        return f"mirrors of {self.cluster}"
+
+
 # -- verdicts
 
 

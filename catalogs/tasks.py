@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from catalogs.contents import inspection
 from catalogs.models import BundleInspection, Catalog
+from catalogs.sources.registry_access import refresh_mirrors
 from catalogs.sources.select import READABLE
 from catalogs.sync import catalog as sync
 from catalogs.verdicts import catalog_inspection
@@ -77,6 +78,8 @@ def sync_catalog(catalog_id: int, force: bool = False) -> None:
         if catalog is None:
             log.info("catalog is gone", catalog_id=catalog_id)
             return
+        if catalog.source_kind == Catalog.SourceKind.IMAGE:
+            refresh_mirrors()
         try:
             sync.sync_catalog(catalog, force=force)
         except leases.LeaseLost:

@@ -59,6 +59,7 @@ TRUSTED_PROXIES = env.listing("OLMWEB_TRUSTED_PROXIES", "" if EMBEDDED else _PRI
 WEB_THREADS = env.integer("OLMWEB_WEB_THREADS", 8, minimum=1)
 WEB_PROCESSES = env.integer("OLMWEB_WEB_PROCESSES", 2, minimum=1)
 INSECURE_REGISTRIES = frozenset(env.listing("OLMWEB_INSECURE_REGISTRIES"))
+REGISTRIES_CONF = env.text("OLMWEB_REGISTRIES_CONF")  # path of a registries.conf, version 2
 REGISTRY_PULLS = env.integer("OLMWEB_REGISTRY_PULLS", 4, minimum=1)
 REGISTRY_RATE = env.integer("OLMWEB_REGISTRY_RATE", 30, minimum=1)
 INSPECT_CATALOGS = env.boolean("OLMWEB_INSPECT_CATALOGS", default=False)
@@ -91,6 +92,8 @@ if not LOCAL_SIGN_IN and not OIDC:
     env.problem(
         "OLMWEB_LOCAL_SIGN_IN is false but OLMWEB_OIDC_ISSUER is not set, so nobody could sign in."
     )
+if REGISTRIES_CONF and not Path(REGISTRIES_CONF).is_file():
+    env.problem(f"OLMWEB_REGISTRIES_CONF names {REGISTRIES_CONF}, which is no file.")
 if METRICS_TOKEN and len(METRICS_TOKEN) < 16:
     env.problem("OLMWEB_METRICS_TOKEN is shorter than 16 characters; use random ones.")
 for name in sorted(INSECURE_REGISTRIES):

@@ -120,7 +120,8 @@ def inspect_images(
     registry that is silent, fails or refuses for too many requests SILENT_LIMIT times in a row is
     left out from then on, as are those in `left_out`. The run waits for registries up to
     `patience` seconds at a time, and ends with WAITING if all ask for more; a registry that asks
-    for more than inspection.LONGEST_WAIT is left out. One image never ends the run.
+    for more than inspection.LONGEST_WAIT is left out. One image never ends the run. Raises
+    SourceError for an unreadable OLMWEB_REGISTRIES_CONF.
     """
     with _Run(images, progress, left_out, clock) as run:
         while run.work_left():
@@ -159,7 +160,7 @@ class _Run:
         self.summary.reused = sum(image in inspected for image in images)
         for image in images:
             if image not in inspected:
-                name = image.partition("/")[0]
+                name = self._access.first_registry(image)
                 registry = self._registries.setdefault(name, _Registry(name))
                 registry.images.append(image)
         for name in left_out:

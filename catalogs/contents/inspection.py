@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
-from django.conf import settings
 from django.db.models import Max, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -17,6 +16,7 @@ from catalogs.models import Bundle, BundleInspection, BundleManifests
 from catalogs.sources.base import ProgressCallback, SourceError, progress_callback
 from catalogs.sources.oci.pace import Pace
 from catalogs.sources.oci.source import BundleSource, RegistryAccess
+from catalogs.sources.registry_access import refresh_mirrors, registry_access
 from olmweb.accounts.roles import AnyUser, may_inspect
 from olmweb.errors import OlmwebError
 from olmweb.runtime.reports import ATTEMPTS, Job, run_report
@@ -101,13 +101,10 @@ def in_progress(row: BundleInspection | None) -> bool:
 
 def access(pace: Pace | None = None) -> RegistryAccess:
     """Registry access for image references from a catalog: a registry without configured
-    credentials must have a public address."""
-    return RegistryAccess(
-        settings.INSECURE_REGISTRIES,
-        settings.REGISTRY_CREDENTIALS,
-        named_by_others=True,
-        pace=pace,
-    )
+    credentials must have a public address, unless it is a mirror. May read the mirrors of
+    clusters. Raises SourceError."""
+    refresh_mirrors()
+    return registry_access(named_by_others=True, pace=pace)
 
 
 def unfinished() -> list[Job]:

@@ -19,10 +19,11 @@ from catalogs.sources.base import LIMITS, ContentSource, Cut, Limits, SourceErro
 from catalogs.sources.catalogd import catalogd_source, direct_source, is_service
 from catalogs.sources.oci.auth import credentials_for
 from catalogs.sources.oci.reference import parse_reference
-from catalogs.sources.oci.source import ImageSource, RegistryAccess
+from catalogs.sources.oci.source import ImageSource
 from catalogs.sources.own_catalogs import KINDS as OWN_KINDS
 from catalogs.sources.own_catalogs import own_source
 from catalogs.sources.package_manifest import PackageManifestSource
+from catalogs.sources.registry_access import registry_access
 from catalogs.sources.spool import SPACE
 from olmweb.clusters import client_for
 from olmweb.kube import conditions
@@ -48,7 +49,9 @@ ELSEWHERE = "OLM Web runs outside of the cluster, where a Service has no address
 def source_of(catalog: Catalog, limits: Limits = LIMITS) -> ContentSource:
     """The source of the catalog's row, without a request. Raises SourceError if it has none."""
     if catalog.source_kind in OWN_KINDS:
-        return own_source(catalog.source_kind, catalog.source, access=_access(), limits=limits)
+        return own_source(
+            catalog.source_kind, catalog.source, access=registry_access(), limits=limits
+        )
     cluster = catalog.cluster
     if cluster is not None and catalog.source_kind == KINDS.CLUSTER_CATALOG:
         return _ClusterCatalog(catalog, cluster, limits).source()
@@ -59,10 +62,6 @@ def source_of(catalog: Catalog, limits: Limits = LIMITS) -> ContentSource:
         code="source-kind",
         hint="Catalogs are read from a file, a URL, an image, a ClusterCatalog or a CatalogSource.",
     )
-
-
-def _access() -> RegistryAccess:
-    return RegistryAccess(settings.INSECURE_REGISTRIES, settings.REGISTRY_CREDENTIALS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +114,22 @@ class _ClusterSource:
         )
 
     def image_method(self, reference: str) -> AccessMethod:
-        """Requires a login for the registry, or one of OLMWEB_INSECURE_REGISTRIES: an object of a
-        cluster must not make OLM Web contact an arbitrary server."""
+        """Requires a login for the registry, one of OLMWEB_INSECURE_REGISTRIES or a mirror: an
+        object of a cluster must not make OLM Web contact an arbitrary server."""
         name = access_methods.IMAGE
         if not reference:
             return AccessMethod(name, why="the object names no image")
         try:
             parsed = parse_reference(reference)
             complete = credentials_for(parsed, settings.REGISTRY_CREDENTIALS).complete
+            access = registry_access()
+            configured = any(e.configured for e in access.registries.endpoints(parsed))
         except SourceError as error:
             return AccessMethod(name, why=error.message.rstrip("."))
-        if not complete and parsed.registry not in settings.INSECURE_REGISTRIES:
+        if not complete and not configured and parsed.registry not in settings.INSECURE_REGISTRIES:
             return AccessMethod(name, why=f"no pull credentials for {parsed.registry}")
         return AccessMethod(
-            name, partial(ImageSource, reference, access=_access(), limits=self.limits)
+            name, partial(ImageSource, reference, access=access, limits=self.limits)
         )
 
 

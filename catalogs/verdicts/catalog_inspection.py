@@ -28,6 +28,7 @@ from catalogs.contents.bulk_inspection import (
 )
 from catalogs.contents.stored import failed_inspections
 from catalogs.models import Catalog, CatalogInspection
+from catalogs.sources.base import SourceError
 from catalogs.verdicts.settle import images_to_inspect
 from olmweb.accounts.roles import AnyUser
 from olmweb.runtime.reports import Job, others_wait, run_report
@@ -39,6 +40,8 @@ PATIENCE = 5  # seconds that a turn waits for a registry; then the worker does s
 LOOK_SECONDS = 2.0  # between two looks at whether it was stopped or others wait
 PROGRESS_SECONDS = 1.0  # between two writes of the progress
 OTHER_WORKER_SECONDS = 30  # until the next look at images that another worker inspects
+SETTINGS_SECONDS = 600  # until the next look at a registries.conf that could not be read
+SETTINGS = "a readable OLMWEB_REGISTRIES_CONF"
 TURN_OVER = "turn"
 # States of an inspection, as REST and pages name them.
 OFF, QUEUED, RUNNING, PAUSED, DONE, STOPPED = (
@@ -136,13 +139,18 @@ def take_turn(
     images = images_to_inspect(catalog, all_versions=True)
     failed = _failed(row, images)
     turn = _Turn(row, Counter(failed.values()), len(images), clock() + seconds, clock)
-    summary = inspect_images(
-        [image for image in images if image not in failed],
-        turn.progress,
-        stop=turn.stop,
-        left_out=row.left_out,
-        patience=PATIENCE,
-    )
+    try:
+        summary = inspect_images(
+            [image for image in images if image not in failed],
+            turn.progress,
+            stop=turn.stop,
+            left_out=row.left_out,
+            patience=PATIENCE,
+        )
+    except SourceError as error:  # of the settings; the run goes on when they are right
+        log.warning("catalog not inspected", catalog=str(catalog), error=error.message)
+        turn.put_off(SETTINGS)
+        return
     turn.finish(summary)
 
 
@@ -241,6 +249,11 @@ class _Turn:
             left=summary.left,
             bytes_read=summary.bytes,
         )
+
+    def put_off(self, reason: str) -> None:
+        """Ends the turn without a result."""
+        again = timezone.now() + timedelta(seconds=SETTINGS_SECONDS)
+        Rows.filter(pk=self._row.pk).update(next_turn_at=again, waiting_for=[reason])
 
     def _write(self, summary: Summary, **values: object) -> None:
         inspected, bytes_read, requests = self._before

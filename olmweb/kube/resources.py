@@ -111,6 +111,17 @@ VALIDATING_WEBHOOKS = Resource(
 MUTATING_WEBHOOKS = Resource(
     _ADMISSION, ("v1",), "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
 )
+# Listed by catalogs.sources.registry_access when images are pulled.
+MIRROR_SETS = (
+    Resource("config.openshift.io", ("v1",), "imagedigestmirrorsets", "ImageDigestMirrorSet"),
+    Resource("config.openshift.io", ("v1",), "imagetagmirrorsets", "ImageTagMirrorSet"),
+    Resource(
+        "operator.openshift.io",
+        ("v1alpha1",),
+        "imagecontentsourcepolicies",
+        "ImageContentSourcePolicy",
+    ),
+)
 API_SERVICES = Resource("apiregistration.k8s.io", ("v1",), "apiservices", "APIService")
 # Only written, with an install; never listed.
 SERVICE_ACCOUNTS = Resource("", ("v1",), "serviceaccounts", "ServiceAccount", namespaced=True)

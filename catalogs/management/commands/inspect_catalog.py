@@ -10,6 +10,7 @@ from django.template.defaultfilters import filesizeformat
 
 from catalogs.contents.bulk_inspection import BUDGET, Summary, inspect_images
 from catalogs.lookup import get_named_catalog
+from catalogs.sources.base import SourceError
 from catalogs.verdicts.settle import images_to_inspect
 from olmweb.errors import OlmwebError
 
@@ -46,6 +47,8 @@ class Command(BaseCommand):
             inspect_images(images, self._progress)
         except KeyboardInterrupt:
             self.stderr.write("Interrupted; the next run goes on from here.")
+        except SourceError as error:
+            raise CommandError(f"{error.message} {error.hint}", returncode=2) from None
         result = self._latest
         if result.stopped == BUDGET:
             self.stderr.write(

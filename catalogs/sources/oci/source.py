@@ -6,11 +6,12 @@ pkg/lib/bundle/generate.go); layers that the image's history copied elsewhere ar
 """
 
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from catalogs.sources.base import LIMITS, Cut, Fetched, Limits, SourceError, report_progress
 from catalogs.sources.oci.auth import credentials_for
@@ -26,6 +27,7 @@ from catalogs.sources.oci.manifest import (
     read_config,
     read_manifest,
 )
+from catalogs.sources.oci.mirrors import NO_RULES, Endpoint, Registries
 from catalogs.sources.oci.pace import Pace
 from catalogs.sources.oci.reference import parse_reference
 from catalogs.sources.spool import Spool, temporary_file
@@ -49,6 +51,17 @@ _COPIED = re.compile(
     r"(?:/bin/sh -c #\(nop\)\s+)?(?:COPY|ADD)\s+(.*?)(?:\s*# buildkit)?", re.DOTALL
 )
 _TEXT = (".yaml", ".yml", ".json")
+# Faults of one registry, after which the next is asked; those of the image are the same at all.
+_PASSING = frozenset(
+    (
+        *("unreachable", "not-found", "forbidden", "token-server", "http-status", "rate-limited"),
+        *("too-slow", "bad-url", "cut-short", "wrong-digest"),
+    )
+)
+_ABOUT_HTTP = (
+    " A registry on this machine, or of plain http, has to be in OLMWEB_INSECURE_REGISTRIES."
+)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +69,20 @@ class RegistryAccess:
     """Access to registries: `insecure` are "host:port" of those with plain http, which may be on
     this machine; `credentials` is a Docker config file, which need not exist. `named_by_others`: no
     person typed the reference, so a registry that is neither insecure nor in the file must have a
-    public address. `pace` spaces the requests of all images out."""
+    public address. `registries` has mirrors. `pace` spaces the requests of all images out."""
 
     insecure: frozenset[str] = frozenset()
     credentials: Path | None = None
     named_by_others: bool = False
     pace: Pace | None = None
+    registries: Registries = NO_RULES
+
+    def first_registry(self, image: str) -> str:
+        """The registry that is asked first for the image; that of its name for an invalid one."""
+        try:
+            return self.registries.endpoints(parse_reference(image))[0].reference.registry
+        except SourceError:
+            return image.partition("/")[0]
 
 
 class RemoteImage:
@@ -82,45 +103,63 @@ class RemoteImage:
         SourceError."""
         if self._reference.digest:
             return self._reference.digest
-        with self.client() as client:
-            return client.resolve()
+        return self._from_any(RegistryClient.resolve)
+
+    def _from_any(self, read: Callable[[RegistryClient], _T]) -> _T:
+        """The result of `read` with the first registry that has the image. Raises SourceError:
+        that of the first registry, with what the others answered."""
+        errors: list[SourceError] = []
+        spent, began = (0, 0), time.monotonic()
+        for endpoint in self._access.registries.endpoints(self._reference):
+            try:
+                with self._client(endpoint, spent, began) as client:
+                    return read(client)
+            except SourceError as error:
+                spent = (error.requests, error.bytes_read)
+                errors.append(error)
+                if error.code not in _PASSING:
+                    break
+        first = errors[0]
+        first.message = " ".join(failure.message for failure in errors)
+        first.requests, first.bytes_read = spent
+        raise first
 
     @contextmanager
-    def client(self) -> Iterator[RegistryClient]:
-        """A client of its registry. Errors raised in the block get the cost of the attempt."""
-        access = self._access
-        credentials = credentials_for(self._reference, access.credentials)
+    def _client(
+        self, endpoint: Endpoint, spent: tuple[int, int], began: float
+    ) -> Iterator[RegistryClient]:
+        """A client of one registry, whose costs go on from `spent` (requests, bytes). Errors
+        raised in the block get the cost of the attempt."""
+        access, reference = self._access, endpoint.reference
+        credentials = credentials_for(reference, access.credentials)
+        insecure = access.insecure | ({reference.host} if endpoint.insecure else set())
         client = RegistryClient(
-            self._reference,
+            reference,
             credentials,
-            access.insecure,
-            public_only=access.named_by_others and not credentials.complete,
+            frozenset(insecure),
+            public_only=access.named_by_others
+            and not credentials.complete
+            and not endpoint.configured,
             pace=access.pace,
-            seconds=self._limits.seconds,
+            seconds=max(1.0, self._limits.seconds - (time.monotonic() - began)),
         )
+        client.requests, client.bytes_read = spent
+        about_http = "" if reference.host in insecure else _ABOUT_HTTP
         try:
             yield client
         except Cut as error:
             raise SourceError(
-                f"{self.label} can't be read: {error}",
+                f"{reference} can't be read: {error}",
                 code=error.code,
-                hint=error.hint + self._about_http(),
+                hint=error.hint + about_http,
                 requests=client.requests,
                 bytes_read=client.bytes_read,
             ) from error
         except SourceError as error:
             error.requests, error.bytes_read = client.requests, client.bytes_read
             if error.code == "bad-url":
-                error.hint += self._about_http()
+                error.hint += about_http
             raise
-
-    def _about_http(self) -> str:
-        if self._reference.host in self._access.insecure:
-            return ""
-        return (
-            " A registry on this machine, or of plain http, has to be in "
-            "OLMWEB_INSECURE_REGISTRIES."
-        )
 
     def manifest(self, client: RegistryClient) -> tuple[Manifest, ImageConfig, str]:
         """The manifest of one platform, its config, and the digest of the reference."""
@@ -162,7 +201,10 @@ class ImageSource(RemoteImage):
     def fetch(self, *, if_modified_since: str = "") -> Fetched:
         """See ContentSource. `Fetched.digest` equals the result of `resolve`. `if_modified_since`
         is ignored: images have no "not modified"."""
-        with self.client() as client, temporary_file() as store:
+        return self._from_any(self._fetch)
+
+    def _fetch(self, client: RegistryClient) -> Fetched:
+        with temporary_file() as store:
             manifest, config, digest = self.manifest(client)
             folder = config.labels.get(CONFIGS_LABEL)
             if not folder:
@@ -226,7 +268,10 @@ class BundleSource(RemoteImage):
 
     def fetch(self) -> BundleFiles:
         """Pulls the layers and reads the two folders. Raises SourceError."""
-        with self.client() as client, temporary_file() as store:
+        return self._from_any(self._fetch)
+
+    def _fetch(self, client: RegistryClient) -> BundleFiles:
+        with temporary_file() as store:
             manifest, config, digest = self.manifest(client)
             names = [
                 config.labels.get(MANIFESTS_LABEL) or "manifests",

@@ -1,0 +1,77 @@
+"""Access to image registries by the settings, and by the mirrors of the clusters.
+
+A worker reads the mirror objects of a cluster when it pulls an image and READ_AGAIN is over; rows
+keep their rules for everything else.
+"""
+
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import structlog
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+
+from catalogs.models import RegistryMirrors
+from catalogs.sources.oci.mirrors import Registries, Rule, read_file, rules_of
+from catalogs.sources.oci.pace import Pace
+from catalogs.sources.oci.source import RegistryAccess
+from olmweb.clusters import client_for
+from olmweb.kube.client import KubeClient
+from olmweb.kube.errors import KubeError, NotFound
+from olmweb.kube.resources import MIRROR_SETS
+from olmweb.models import Cluster
+
+log = structlog.get_logger(__name__)
+READ_AGAIN = timedelta(minutes=10)
+
+
+def registry_access(*, named_by_others: bool = False, pace: Pace | None = None) -> RegistryAccess:
+    """Access by the settings and the stored mirrors; one query. Raises SourceError for an
+    unreadable OLMWEB_REGISTRIES_CONF."""
+    return RegistryAccess(
+        settings.INSECURE_REGISTRIES,
+        settings.REGISTRY_CREDENTIALS,
+        named_by_others=named_by_others,
+        pace=pace,
+        registries=Registries(
+            read_file(Path(settings.REGISTRIES_CONF)) if settings.REGISTRIES_CONF else (),
+            stored_rules(),
+        ),
+    )
+
+
+def stored_rules() -> tuple[Rule, ...]:
+    """The rules of all clusters, as they were last read."""
+    rows = RegistryMirrors.objects.order_by("cluster__name").values_list("rules", flat=True)
+    return tuple(rule for rules in rows for rule in msgspec.convert(rules, list[Rule]))
+
+
+def refresh_mirrors() -> None:
+    """Reads the mirrors of each cluster that was not read for READ_AGAIN: a request for each kind.
+    Kinds that the cluster lacks are normal. What can't be read stays as it was, and is logged."""
+    limit = timezone.now() - READ_AGAIN
+    due = Q(registry_mirrors=None) | Q(registry_mirrors__read_at__lt=limit)
+    for cluster in Cluster.objects.filter(due).select_related("registry_mirrors"):
+        row = getattr(cluster, "registry_mirrors", None) or RegistryMirrors(cluster=cluster)
+        row.read_at = timezone.now()
+        try:
+            with client_for(cluster, timeout=(3, 10)) as client:
+                row.rules, row.error = _read(client), ""
+        except KubeError as error:
+            row.error = error.message
+            log.warning("mirrors not read", cluster=cluster.name, error=error.message)
+        row.save()
+
+
+def _read(client: KubeClient) -> list[dict[str, object]]:
+    objects = []
+    for resource in MIRROR_SETS:
+        try:
+            for page in client.list_pages(resource, resource.versions[0]):
+                objects += [{**item, "kind": resource.kind} for item in page.items]
+        except NotFound:
+            continue
+    rules: list[dict[str, object]] = msgspec.to_builtins(rules_of(objects))
+    return rules
