@@ -98,7 +98,7 @@ def as_olmweb_error(error: Exception) -> OlmwebError:
                 "This needs a bearer token or a signed-in browser.",
                 code="unauthorized",
                 status=401,
-                hint="Make a token with `olmweb token create USER --scope read` (or `act`, to "
+                hint="Make a token with `olmweb token create USER --name NAME` (`--scope act`, to "
                 "change something) and send it as `Authorization: Bearer TOKEN`.",
             )
         case HttpError():

@@ -1,14 +1,24 @@
 """Commands that run and administer OLM Web: serve, token, version, completion."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
 
 from olmweb import __version__
-from olmweb.cli.backends import get, run_command, set_up_django
-from olmweb.cli.failures import Exit, Failure
+from olmweb.cli.backends import (
+    delete,
+    get,
+    get_list,
+    path_of,
+    post,
+    require_database,
+    run_command,
+    set_up_django,
+)
+from olmweb.cli.failures import Exit, Failure, usage
 from olmweb.cli.frame import MANAGE, Command, Group, Session, pass_session
 from olmweb.cli.output import Column, details, table
 
@@ -16,10 +26,10 @@ SHELLS = ("bash", "zsh", "fish")
 SCOPES = ("read", "act")
 TOKENS = (
     Column("ID", "id"),
-    Column("USER", "user"),
+    Column("USER", lambda row: row.get("user", "")),
     Column("NAME", "name"),
     Column("SCOPE", "scope"),
-    Column("EXPIRES", lambda row: row["expires"][:10]),
+    Column("EXPIRES", lambda row: row["expires_at"][:10]),
     Column("LAST USED", "last_used_on"),
 )
 
@@ -36,53 +46,88 @@ def serve(session: Session, port: int, demo: bool) -> int:
 
 @click.group(cls=Group, section=MANAGE)
 def token() -> None:
-    """List, create and revoke API tokens in the local database."""
+    """List, create and revoke API tokens: with --server those of the token's own account."""
 
 
-@token.command("list", remote=False)
+@token.command("list")
 @click.argument("user", required=False)
 @pass_session
 def list_tokens(session: Session, user: str | None) -> None:
-    """Tokens of USER, or of every account. Only their hashes are stored."""
-    rows = [_row(row) for row in _tokens(session, **({"user__username": user} if user else {}))]
-    document = {"items": rows, "next": None, "count": len(rows)}
-    session.answer(document, lambda: table(TOKENS, rows, empty="There are no API tokens."))
+    """Tokens of every account, or of USER. Only their hashes are stored."""
+    if session.server:
+        _refuse_user(user)
+        document = get_list(session.backend, "tokens")
+    else:
+        tokens = _stored_tokens(**({"user__username": user} if user else {}))
+        rows = [_row(row) for row in tokens]
+        document = {"items": rows, "next": None, "count": len(rows)}
+    session.answer(document, lambda: table(TOKENS, document["items"], empty="No API tokens."))
 
 
-@token.command("create", remote=False)
-@click.argument("user")
-@click.option("--scope", type=click.Choice(SCOPES), required=True, help="act may change something.")
-@click.option("--name", metavar="NAME", default="", help="What it is for, up to 60 characters.")
+@token.command("create")
+@click.argument("user", required=False)
+@click.option("--name", metavar="NAME", required=True, help="What it is for, up to 60 characters.")
+@click.option(
+    "--scope",
+    type=click.Choice(SCOPES),
+    default=SCOPES[0],
+    show_default=True,
+    help="act may change something.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 365),
+    metavar="N",
+    default=90,
+    show_default=True,
+    help="Days that it is valid.",
+)
 @pass_session
-def create_token(session: Session, user: str, scope: str, name: str) -> int:
-    """Create a token that acts as USER, valid for 90 days. It is shown once."""
-    session.require_local("token create")
-    words = [f"--scope={scope}", f"--name={name}", *(["--json"] if session.as_json else [])]
-    return run_command("apitoken", *words, "--", user)
+def create_token(session: Session, user: str | None, **body: Any) -> None:
+    """Create a token that acts as USER, and print it. It is shown once.
+
+    With --server it acts as the account of the token that creates it, and ends with that token at
+    the latest.
+    """
+    if session.server:
+        _refuse_user(user)
+    elif user is None:
+        raise usage("The account that the token acts as is missing.", "Name it: token create USER.")
+    session.user = user or ""
+    document = post(session.backend, "tokens", body)
+    session.answer(document, lambda: [document["token"]])
+    if not session.as_json:
+        until = document["expires_at"][:10]
+        click.echo(f"Scope {document['scope']}, valid until {until}. Not shown again.", err=True)
 
 
-@token.command("revoke", remote=False)
+@token.command("revoke")
 @click.argument("id", type=click.IntRange(1, 2**63 - 1))
 @pass_session
 def revoke_token(session: Session, id: int) -> None:
     """Revoke the token with this ID of `olmweb token list`."""
-    rows = list(_tokens(session, pk=id))
-    if not rows:
+    if session.server:
+        delete(session.backend, path_of("tokens", str(id)))
+    elif not _stored_tokens(pk=id).delete()[0]:
         raise Failure(
             f"There is no API token {id}.",
             code="unknown-token",
             hint="It may be revoked already; `olmweb token list` has their IDs.",
         )
-    document = _row(rows[0])
-    rows[0].delete()
-    session.answer(document, lambda: [f"Revoked token {id} of {document['user']}."])
+    session.answer({"id": id, "outcome": "revoked"}, lambda: [f"Revoked token {id}."])
 
 
-def _tokens(session: Session, **filters: Any) -> Any:
-    session.require_local("token")
+def _refuse_user(user: str | None) -> None:
+    if user:
+        raise usage("USER is an account of the local database; the token names one on a server.")
+
+
+def _stored_tokens(**filters: Any) -> Any:
+    """Raises Failure if the database can't be used."""
     set_up_django()
     from olmweb.models import ApiToken
 
+    require_database()
     return ApiToken.objects.filter(**filters).select_related("user").order_by("id")
 
 
@@ -92,10 +137,14 @@ def _row(row: Any) -> dict[str, Any]:
         "user": row.user.get_username(),
         "name": row.name,
         "scope": row.scope,
-        "created_at": row.created_at.isoformat(),
-        "expires": row.ends_at.isoformat(),
+        "created_at": _moment(row.created_at),
+        "expires_at": _moment(row.ends_at),
         "last_used_on": row.last_used_on.isoformat() if row.last_used_on else None,
     }
+
+
+def _moment(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
 
 
 @click.command(cls=Command, section=MANAGE)

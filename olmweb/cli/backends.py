@@ -90,6 +90,18 @@ def post(backend: Backend, path: str, body: Any = None, key: str = "") -> Any:
     return backend.send("POST", path, (), body, key).document()
 
 
+def patch(backend: Backend, path: str, body: Any) -> Any:
+    """The answer to a PATCH. Raises Failure."""
+    return backend.send("PATCH", path, (), body).document()
+
+
+def delete(backend: Backend, path: str) -> None:
+    """Raises Failure."""
+    answer = backend.send("DELETE", path)
+    if answer.status >= 400:
+        answer.document()
+
+
 class Remote:
     """The REST API of the OLM Web at `server`, with a bearer token unless that is empty."""
 
@@ -183,7 +195,7 @@ class Local:
         from django.test import RequestFactory
         from django.urls import resolve
 
-        _require_database()
+        require_database()
         content = b"" if body is None else json.dumps(body).encode()
         headers = {"Idempotency-Key": key} if key else None
         address = f"{ROOT}{path}"
@@ -209,7 +221,7 @@ class Local:
         from olmweb.clusters import get_cluster
         from olmweb.errors import Missing
 
-        _require_database()
+        require_database()
         try:
             refresh(get_named_catalog(reference), [get_cluster(cluster)] if cluster else [])
         except Missing:
@@ -277,7 +289,7 @@ def run_command(name: str, *arguments: str) -> int:
     return Exit.DONE
 
 
-def _require_database() -> None:
+def require_database() -> None:
     """Raises Failure (exit code 3) if the database does not answer or has no tables."""
     from django.db import Error
 

@@ -12,7 +12,7 @@ import click
 import yaml
 
 from olmweb.cli import output
-from olmweb.cli.backends import get, path_of, post, run_command
+from olmweb.cli.backends import get, patch, path_of, post, run_command
 from olmweb.cli.failures import UNREACHABLE_CODES, Exit, Failure, unreachable, usage
 from olmweb.cli.frame import (
     ACT,
@@ -294,21 +294,41 @@ def _write(content: bytes, form: str, target: Path) -> list[Path]:
 def sync(session: Session, name: str, force: bool, **sources: str | None) -> int:
     """Sync a catalog now: in this process, or with --server by a worker of that OLM Web.
 
-    With --file, --url or --image the catalog is created when it isn't known.
+    With --file, --url or --image the catalog is created when it isn't known, and read from there
+    from now on.
     """
     given = {option: value for option, value in sources.items() if value}
     if len(given) > 1:
         raise usage("A catalog has one source: give --file, --url or --image.")
-    if given or force:
-        session.require_local("A source or --force")
+    if "file" in given or force:
+        session.require_local("--file or --force", "A server reads catalogs of --url or --image.")
     if not session.server:
         words = [f"--{option}={value}" for option, value in given.items()]
         words += [word for word, on in (("--force", force), ("--json", session.as_json)) if on]
         return run_command("sync_catalog", *words, "--", name)
-    cluster, slug = session.catalog(name)
-    row = post(session.backend, path_of("catalogs", cluster, slug, "sync"))
-    session.answer(row, lambda: [f"{cluster}/{slug}: a worker syncs it now."])
+    row = _save_source(session, name, **given) if given else _request_sync(session, name)
+    session.answer(row, lambda: [f"{row['catalog']}: a worker syncs it now."])
     return Exit.DONE
+
+
+def _request_sync(session: Session, name: str) -> Any:
+    return post(session.backend, path_of("catalogs", *session.catalog(name), "sync"))
+
+
+def _save_source(
+    session: Session, name: str, url: str | None = None, image: str | None = None
+) -> Any:
+    """Creates the catalog of no cluster, or changes its source; a worker reads it at once."""
+    source = {"source_kind": "URL" if url else "Image", "source": url or image}
+    slug = name.removeprefix("-/")
+    path = path_of("catalogs", "-", slug)
+    try:
+        get(session.backend, path)
+    except Failure as failure:
+        if failure.code != "unknown-catalog":
+            raise
+        return post(session.backend, "catalogs", {"name": slug, **source})
+    return patch(session.backend, path, source)
 
 
 COMMANDS = (install, export, sync)

@@ -95,7 +95,8 @@ def test_it_is_the_console_script_of_the_package() -> None:
         ["install", "etcd", "--method", "Subscription"],
         ["sync", "demo", "--file", "a", "--url", "https://b"],
         ["sync", "demo", "--file", "a", "--server", "http://127.0.0.1:1"],
-        ["token", "list", "--server", "http://127.0.0.1:1"],
+        ["token", "list", "alice", "--server", "http://127.0.0.1:1"],
+        ["token", "create", "alice", "--name", "x", "--server", "http://127.0.0.1:1"],
         ["serve", "--server", "http://127.0.0.1:1"],
         ["operators", "--server", "olmweb.example.com"],
         ["operators", "--server", "http://127.0.0.1:1", "--token", "a b"],
@@ -235,22 +236,48 @@ def test_the_token_comes_from_the_environment_a_file_or_the_command_line(
 
 
 def test_tokens_are_created_listed_and_revoked(olmweb: Olmweb, bob: User) -> None:
-    created = olmweb("token", "create", "bob", "--scope", "read", "--name", "ci", "--json").document
+    words = ("token", "create", "bob", "--name", "ci")
+    created = olmweb(*words, "--json").document
     assert ApiToken.objects.get().digest == ApiToken.hash(created["token"])
-    listed = olmweb("token", "list", "--json").document
-    (row,) = listed["items"]
+    assert olmweb("token", "create", "bob", "--name", "again").out.startswith("olmweb_")
+    listed = olmweb("token", "list", "bob", "--json").document
+    row = listed["items"][0]
     assert (row["user"], row["name"], row["scope"]) == ("bob", "ci", "read")
+    assert row["expires_at"] == created["expires_at"]
     assert created["token"] not in json.dumps(listed)
     assert olmweb("token", "list", "alice", "--json").document["items"] == []
     assert olmweb("token", "list").out.splitlines()[1].split()[:4] == [
         str(row["id"]), "bob", "ci", "read"
     ]  # fmt: skip
     assert olmweb("token", "revoke", str(row["id"])).code == 0
-    assert not ApiToken.objects.exists()
+    assert [token.name for token in ApiToken.objects.all()] == ["again"]
     again = olmweb("token", "revoke", str(row["id"]), "--json")
     assert (again.code, again.document["error"]["code"]) == (1, "unknown-token")
-    refused = olmweb("token", "create", "nobody", "--scope", "read", "--json")
-    assert (refused.code, list(refused.document)) == (1, ["error"])
+    for refused, code, error in (
+        (olmweb("token", "create", "nobody", "--name", "x", "--json"), 1, "unknown-user"),
+        (olmweb("token", "create", "--name", "x", "--json"), 2, "usage"),
+        (olmweb(*words, "--scope", "act", "--json"), 1, "forbidden"),
+    ):
+        assert (refused.code, refused.document["error"]["code"]) == (code, error)
+
+
+def test_tokens_of_the_own_account_are_managed_on_a_server(
+    olmweb: Olmweb, server: str, alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ApiToken.issue(bob.pk, "read", name="of bob")
+    monkeypatch.setenv("OLMWEB_SERVER", server)
+    monkeypatch.setenv("OLMWEB_TOKEN", ApiToken.issue(alice.pk, "act", name="first")[0])
+    created = olmweb("token", "create", "--name", "ci", "--days", "7", "--json").document
+    row = ApiToken.objects.get(digest=ApiToken.hash(created["token"]))
+    assert (row.user, row.name, row.scope) == (alice, "ci", "read")
+    names = [item["name"] for item in olmweb("token", "list", "--json").document["items"]]
+    assert names == ["ci", "first"]
+    assert olmweb("token", "revoke", str(row.pk), "--json").document == {
+        "id": row.pk, "outcome": "revoked"
+    }  # fmt: skip
+    again = olmweb("token", "revoke", str(row.pk), "--json")
+    assert (again.code, again.document["error"]["code"]) == (1, "unknown-token")
+    assert olmweb("token", "list", "bob").code == 2
 
 
 # --- sync, completion -------------------------------------------------------------------------
@@ -272,6 +299,22 @@ def test_sync_reads_a_file_here_and_asks_a_worker_of_a_server(
     result = olmweb("sync", "demo", "--server", server, "--token", token, "--json")
     assert (result.code, result.document["catalog"]) == (0, "-/demo")
     assert queued == [Catalog.objects.get(slug="demo").pk]
+
+
+def test_a_server_creates_a_catalog_of_an_image_and_changes_its_source(
+    olmweb: Olmweb, server: str, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queued: list[int] = []
+    monkeypatch.setattr("catalogs.api.catalogs.request_sync", queued.append)
+    monkeypatch.setenv("OLMWEB_SERVER", server)
+    monkeypatch.setenv("OLMWEB_TOKEN", ApiToken.issue(alice.pk, "act")[0])
+    for image in ("quay.io/acme/catalog:v1", "quay.io/acme/catalog:v2"):
+        result = olmweb("sync", "acme", "--image", image, "--json")
+        assert (result.code, result.document["catalog"]) == (0, "-/acme"), result
+        assert Catalog.objects.get(slug="acme").source == image
+    assert queued == [Catalog.objects.get(slug="acme").pk] * 2
+    refused = olmweb("sync", "other", "--url", "no address", "--json")
+    assert (refused.code, refused.document["error"]["code"]) == (2, "invalid")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
