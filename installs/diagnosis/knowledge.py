@@ -22,6 +22,8 @@ from typing import Literal
 
 import msgspec
 
+from installs.diagnosis.literals import required_literals
+
 FOLDER = Path(__file__).resolve().parent.parent / "knowledge"
 # Stage of an installation -> the files that hold its failures; `normal` holds what is no failure.
 STAGES = {
@@ -83,10 +85,12 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KnowledgeEntry(Record, frozen=True, kw_only=True):
-    """A record with its stage and compiled pattern."""
+    """A record with its stage and compiled pattern. Every match of it contains one of `literals`,
+    if there are any."""
 
     stage: str
     regex: re.Pattern[str]
+    literals: tuple[str, ...] = ()
 
     @property
     def installs_nothing(self) -> bool:
@@ -140,7 +144,8 @@ def knowledge() -> tuple[KnowledgeEntry, ...]:
             fields = msgspec.structs.asdict(record)
             if record.kinds == ("every",):
                 fields["kinds"] = KINDS
-            entries.append(KnowledgeEntry(**fields, stage=stage, regex=re.compile(record.pattern)))
+            regex, literals = re.compile(record.pattern), required_literals(record.pattern)
+            entries.append(KnowledgeEntry(**fields, stage=stage, regex=regex, literals=literals))
     return tuple(sorted(entries, key=lambda entry: entry.rank))
 
 
@@ -312,14 +317,18 @@ def _find_reworded(text: str, kind: str) -> KnowledgeMatch | None:
     plain = _QUOTES.sub('"', text)
     entries = _entries_in_any_case(kind)
     wordings = dict.fromkeys((text, plain, plain.replace('"', "'")))
-    matches = (_follow(wording, entries, _WRAPPER_DEPTH) for wording in wordings)
+    matches = (_follow(wording, entries, _WRAPPER_DEPTH, any_case=True) for wording in wordings)
     return min(filter(None, matches), key=lambda match: match.generality, default=None)
 
 
 @cache
 def _entries_in_any_case(kind: str) -> tuple[KnowledgeEntry, ...]:
     return tuple(
-        msgspec.structs.replace(entry, regex=re.compile(entry.pattern, re.IGNORECASE))
+        msgspec.structs.replace(
+            entry,
+            regex=re.compile(entry.pattern, re.IGNORECASE),
+            literals=tuple(literal.lower() for literal in entry.literals),
+        )
         for entry in _entries_for(kind)
         if entry.rank >= 0
     )
@@ -334,22 +343,32 @@ def _entries_for(kind: str) -> tuple[KnowledgeEntry, ...]:
     )
 
 
-def _follow(text: str, entries: Sequence[KnowledgeEntry], depth: int) -> KnowledgeMatch | None:
-    match = _first(text, entries)
+def _follow(
+    text: str, entries: Sequence[KnowledgeEntry], depth: int, *, any_case: bool = False
+) -> KnowledgeMatch | None:
+    match = _first(text, entries, any_case)
     if match is None or not match.entry.wrapper or depth == 0:
         return match
     inner = next((match.facts[group] for group in _INNER_GROUPS if match.facts.get(group)), "")
-    root = _follow(inner, entries, depth - 1) if inner and len(inner) < len(text) else None
+    shorter = inner and len(inner) < len(text)
+    root = _follow(inner, entries, depth - 1, any_case=any_case) if shorter else None
     if root is None or root.entry.id == match.entry.id or root.entry.stage == "normal":
         return match
     return KnowledgeMatch(root.entry, {**root.facts, "context": match.entry.title})
 
 
-def _first(text: str, entries: Sequence[KnowledgeEntry]) -> KnowledgeMatch | None:
+def _first(text: str, entries: Sequence[KnowledgeEntry], any_case: bool) -> KnowledgeMatch | None:
     text = strip_prefixes(text)
-    parts = _split(text)
+    parts = [(part, part.lower() if any_case else part) for part in _split(text)]
     for entry in entries:
-        for part in parts:
+        literals = entry.literals
+        for part, searched in parts:
+            for literal in literals:
+                if literal in searched:
+                    break
+            else:
+                if literals:
+                    continue
             if match := entry.regex.search(part):
                 return KnowledgeMatch(entry, _facts(match))
     return None

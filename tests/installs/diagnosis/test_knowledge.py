@@ -44,6 +44,7 @@ TAKEN_IN = {
         "ce-clustercatalog-kind",
         "cos-collision-olm-v0",
         "cos-collision-unowned",
+        "cs-pod-image",
         "csv-condition-outdated",
         "csv-group-changed",
         "image-pull-not-there",

@@ -182,3 +182,12 @@ def test_no_producer_is_unexplained_in_another_wording(wording: str) -> None:
             taken.append((producer.finding, finding.id, producer.message))
     assert not unexplained
     assert len(taken) <= TAKEN_BY_ANOTHER, taken
+
+
+def test_every_match_has_a_literal_of_its_entry_and_few_entries_have_none() -> None:
+    texts = {producer.message for producer in PRODUCERS} | {row.message for row in REFUSALS}
+    for entry in by_id().values():
+        for text in (*texts, *entry.samples):
+            if entry.literals and entry.regex.search(text):
+                assert any(literal in text for literal in entry.literals), (entry.id, text)
+    assert sum(not entry.literals for entry in by_id().values()) < 40
