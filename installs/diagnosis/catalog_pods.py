@@ -1,4 +1,5 @@
-"""Why OLM is not connected to a CatalogSource, from the pods that serve it. Pure.
+"""Why OLM is not connected to a CatalogSource and why catalogd does not serve, from their pods.
+Pure.
 
 The knowledge base (installs/knowledge/source_pods.yaml) reads the facts about the pods as one line.
 """
@@ -25,14 +26,8 @@ def catalog_pod_line(source: Observation) -> str:
     details = source.details
     where = f"{source.namespace}/{source.name}"
     state = text(details, "state") or "not set"
-    if pod := _cause(source):
-        name, container, reason, message = (
-            text(pod, field) for field in ("name", "container", "reason", "message")
-        )
-        place = f"{source.namespace}/{name or '?'}"
-        place += f" container {container}" if container else ""
-        restarts = number(pod, "restarts")
-        return f"{FAILING}{place}: {reason}: {message} ({restarts} restarts)"
+    if pod := _cause(details):
+        return f"{FAILING}{_words(source.namespace, pod)}"
     if state in _CONNECTING:
         return ""
     if address := text(details, "address"):
@@ -45,14 +40,39 @@ def catalog_pod_line(source: Observation) -> str:
     return f"catalog {where} has running pods: connection {state} at {address}"
 
 
-def _cause(source: Observation) -> Mapping[str, Any] | None:
+def catalogd_line(catalogd: Mapping[str, Any]) -> str:
+    """The line about catalogd, which serves every ClusterCatalog; empty while it is available.
+
+    `catalogd` is as installs.facts.inventory stores it.
+    """
+    if not catalogd or number(catalogd, "available") > 0:
+        return ""
+    namespace = text(catalogd, "namespace")
+    if not number(catalogd, "replicas"):
+        return f"catalogd in {namespace} is scaled to zero"
+    if pod := _cause(catalogd):
+        return f"catalogd pod {_words(namespace, pod)}"
+    if catalogd.get("pods_total") == 0:
+        return f"catalogd in {namespace} has no pod"
+    return f"catalogd in {namespace} is not available"
+
+
+def _words(namespace: str, pod: Mapping[str, Any]) -> str:
+    name, container, reason, message = (
+        text(pod, field) for field in ("name", "container", "reason", "message")
+    )
+    place = f"{namespace}/{name or '?'}" + (f" container {container}" if container else "")
+    return f"{place}: {reason}: {message} ({number(pod, 'restarts')} restarts)"
+
+
+def _cause(details: Mapping[str, Any]) -> Mapping[str, Any] | None:
     def rank(pod: Mapping[str, Any]) -> int:
         killed = _KILLED in text(pod, "message") or text(pod, "reason") == "OOMKilled"
         return 0 if killed else 2 if text(pod, "reason") == NOT_READY else 1
 
     pods = [
         pod
-        for pod in items(source.details, "pods")
+        for pod in items(details, "pods")
         if class_of("Pod", WAITING, "", text(pod, "reason")) is not State.PROGRESSING
     ]
     return min(pods, key=rank, default=None)

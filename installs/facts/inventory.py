@@ -1,6 +1,6 @@
 """Reads from a cluster what is not watched: kinds, owners of objects, gates, numbers of objects.
 
-At most 13 requests if the API server has aggregated discovery (1.27 and later), six more for
+At most 15 requests if the API server has aggregated discovery (1.27 and later), six more for
 OpenShift's own kinds, and one for each CRD of an installer whose objects may be counted. Runs every
 few minutes and not at every change: CRDs, which add kinds, are watched.
 """
@@ -18,12 +18,13 @@ from django.utils import timezone
 
 from catalogs.verdicts.facts import PLATFORM_NAMESPACE
 from installs.models import Action, ClusterInventory, Component, CRDState
+from installs.state.pods import pods_that_wait, selector_text
 from olmweb.accounts.roles import AnyUser, impersonation_for
 from olmweb.clusters import client_for
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.discovery import GVK, served_kinds
 from olmweb.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
-from olmweb.kube.fields import dig, items, text, texts
+from olmweb.kube.fields import dig, items, number, text, texts
 from olmweb.kube.resources import (
     API_SERVICES,
     CLUSTER_EXTENSIONS,
@@ -155,6 +156,7 @@ def read_inventory(cluster: Cluster, client: KubeClient | None = None) -> bool:
             "roles": _owners(opened, ROLES, PLATFORM_NAMESPACE) if platform else None,
             "shared": _shared(opened, kinds) if platform or v1 else None,
             "gates": read_gates(opened) if v1 else None,
+            "catalogd": read_catalogd(opened) if v1 else None,
             "foreign_apis": _foreign_apis(opened) if v0 else None,
             "instances": _instances(opened, cluster) if v0 else {},
             "orphans": _orphans(opened, cluster) if v0 else None,
@@ -285,17 +287,19 @@ ON = frozenset(("1", "t", "T", "TRUE", "true", "True"))  # of Go's strconv.Parse
 def read_gates(client: KubeClient) -> dict[str, bool] | None:
     """Gate -> whether it is on, for the gates that the arguments name. None if the Deployment is
     missing, ambiguous or may not be read. Raises KubeError."""
-    selector = f"metadata.name={NAME}"
+    named = _deployments_named(client, NAME)
+    return gates_of(named[0]) if named and len(named) == 1 else None
+
+
+def _deployments_named(client: KubeClient, name: str) -> list[dict[str, Any]] | None:
+    """The Deployments of this name in all namespaces; None if they may not be listed."""
     try:
-        pages = list(client.list_pages(DEPLOYMENTS, "v1", field_selector=selector))
+        pages = list(client.list_pages(DEPLOYMENTS, "v1", field_selector=f"metadata.name={name}"))
     except (Forbidden, NotFound) as error:
-        log.info("gates not read", cluster=client.name, error=error.message)
+        log.info("deployment not read", cluster=client.name, name=name, error=error.message)
         return None
     deployments = [deployment for page in pages for deployment in page.items]
-    named = [
-        deployment for deployment in deployments if text(deployment, "metadata", "name") == NAME
-    ]
-    return gates_of(named[0]) if len(named) == 1 else None
+    return [item for item in deployments if text(item, "metadata", "name") == name]
 
 
 def gates_of(deployment: dict[str, Any]) -> dict[str, bool]:
@@ -312,6 +316,34 @@ def gates_of(deployment: dict[str, Any]) -> dict[str, bool]:
                 if separator:
                     gates[name.strip()] = on.strip() in ON
     return gates
+
+
+# -- catalogd --------------------------------------------------------------------------------------
+
+# In every release, whatever its namespace: olmv1-system, openshift-catalogd.
+CATALOGD = "catalogd-controller-manager"
+
+
+def read_catalogd(client: KubeClient) -> dict[str, Any] | None:
+    """The Deployment that serves ClusterCatalogs: `namespace`, `replicas`, `available`, and while
+    it is not available its pods as installs.state.pods stores them. Empty if there is not exactly
+    one, None if it may not be read. Raises KubeError."""
+    named = _deployments_named(client, CATALOGD)
+    if named is None or len(named) != 1:
+        return None if named is None else {}
+    namespace = text(named[0], "metadata", "namespace", limit=63)
+    catalogd: dict[str, Any] = {
+        "namespace": namespace,
+        "replicas": number(named[0], "spec", "replicas", default=1),
+        "available": number(named[0], "status", "availableReplicas"),
+    }
+    selector = selector_text(dig(named[0], "spec", "selector"))
+    if selector and catalogd["available"] < max(catalogd["replicas"], 1):
+        try:
+            catalogd |= pods_that_wait(client, namespace, selector)
+        except (Forbidden, NotFound) as error:
+            log.info("pods not read", cluster=client.name, error=error.message)
+    return catalogd
 
 
 # -- objects that a removal deletes ----------------------------------------------------------------

@@ -236,7 +236,8 @@ class ClusterInventory(models.Model):
     may be ClusterExtension/NAME too. `foreign_apis` are the APIServices that OLM v0 did not create.
     `instances`: CRD of an installer -> number of its objects, without those not counted. `gates`:
     feature gate in the arguments of operator-controller -> whether it is on. `orphans`: kind ->
-    name -> NAMESPACE/NAME of the missing ClusterServiceVersion that owned the object.
+    name -> NAMESPACE/NAME of the missing ClusterServiceVersion that owned the object. `catalogd`:
+    the Deployment that serves ClusterCatalogs, see installs.facts.inventory; empty without one.
     `awaited_since`: when the first reading was requested, None after its end. `read_at`: None until
     a reading succeeded.
     """
@@ -253,6 +254,7 @@ class ClusterInventory(models.Model):
     instances = models.JSONField(default=dict)
     gates = models.JSONField(null=True)
     orphans = models.JSONField(null=True)
+    catalogd = models.JSONField(null=True)
     awaited_since = models.DateTimeField(null=True)
     read_at = models.DateTimeField(null=True, default=timezone.now)
 

@@ -1,21 +1,24 @@
 """Catalogs that controllers have no connection to or that are not served, with cause and remedy."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count, Q
 
+from installs.diagnosis.catalog_pods import catalogd_line
 from installs.diagnosis.evaluate import ReportedMessage, evaluate, finding_of
 from installs.diagnosis.knowledge import Finding
-from installs.diagnosis.states import BROKEN
-from installs.models import Component, OperatorReference
+from installs.diagnosis.states import BROKEN, State
+from installs.models import ClusterInventory, Component, OperatorReference
 from installs.state.observation import observe
 from olmweb.kube.fields import items
 from olmweb.kube.resources import CATALOG_SOURCES, CLUSTER_CATALOGS
 from olmweb.models import Cluster
 
-KINDS = (CATALOG_SOURCES.kind, CLUSTER_CATALOGS.kind)
+CLUSTER_CATALOG = CLUSTER_CATALOGS.kind
+KINDS = (CATALOG_SOURCES.kind, CLUSTER_CATALOG)
+CATALOGD_DOWN = "CatalogdUnavailable"  # state: of OLM Web itself, no condition has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +26,8 @@ class CatalogTrouble:
     """A CatalogSource or ClusterCatalog that is down.
 
     `state` is the reason or the state of the connection; `message` what decided the finding; `pods`
-    the containers of its pods that do not run, as installs.state.pods stores them; `operators` how
-    many operators name the catalog.
+    the containers of its pods, or of catalogd's, that do not run, as installs.state.pods stores
+    them; `operators` how many operators name the catalog.
     """
 
     catalog: Component
@@ -36,7 +39,7 @@ class CatalogTrouble:
 
 
 def catalog_troubles(clusters: Sequence[Cluster]) -> list[CatalogTrouble]:
-    """The catalogs of these clusters that are down, by cluster, namespace and name; two queries."""
+    """The catalogs of these clusters that are down, by cluster and name; three queries."""
     rows = Component.objects.filter(cluster__in=clusters, kind__in=KINDS)
     order = ("cluster__name", "namespace", "name", "kind")
     return list(_troubles(rows.select_related("cluster").order_by(*order)))
@@ -45,25 +48,41 @@ def catalog_troubles(clusters: Sequence[Cluster]) -> list[CatalogTrouble]:
 def catalog_trouble(
     cluster: Cluster, kind: str, namespace: str, name: str
 ) -> CatalogTrouble | None:
-    """The trouble of one catalog; None if it is served, or not stored. At most two queries."""
+    """The trouble of one catalog; None if it is served, or not stored. At most three queries."""
     rows = Component.objects.filter(cluster=cluster, kind=kind, namespace=namespace, name=name)
     return next(_troubles(rows.select_related("cluster")), None)
 
 
 def _troubles(rows: Any) -> Iterator[CatalogTrouble]:
-    down = [(row, obj, evaluate(obj)) for row in rows for obj in (observe(row),)]
-    down = [entry for entry in down if entry[2].state in BROKEN]
-    counts = _operators([row for row, _obj, _verdict in down])
-    for row, obj, verdict in down:
-        message = verdict.message or verdict.reason
+    listed = [(row, obj, evaluate(obj)) for row in rows for obj in (observe(row),)]
+    of_v1 = {row.cluster_id for row, _, _ in listed if row.kind == CLUSTER_CATALOG}
+    catalogds = _catalogds(of_v1) if of_v1 else {}
+    down = []
+    for row, obj, verdict in listed:
+        catalogd = catalogds.get(row.cluster_id, {}) if row.kind == CLUSTER_CATALOG else {}
+        line = catalogd_line(catalogd)
+        # The conditions are those from before: nothing else writes them.
+        if line and verdict.state is not State.BLOCKED:
+            down.append((row, obj, CATALOGD_DOWN, line, items(catalogd, "pods")))
+        elif verdict.state in BROKEN:
+            message = verdict.message or verdict.reason
+            down.append((row, obj, verdict.reason, message, items(row.details, "pods")))
+    counts = _operators([row for row, *_ in down])
+    for row, obj, reason, message, pods in down:
         yield CatalogTrouble(
             catalog=row,
-            state=verdict.reason,
+            state=reason,
             message=message,
             finding=finding_of(obj, [ReportedMessage.of(obj, message)]),
-            pods=tuple(dict(pod) for pod in items(row.details, "pods")),
+            pods=tuple(dict(pod) for pod in pods),
             operators=counts.get((row.cluster_id, row.kind, row.namespace, row.name), 0),
         )
+
+
+def _catalogds(clusters: Collection[int]) -> dict[int, dict[str, Any]]:
+    """Cluster -> the Deployment of catalogd, as installs.facts.inventory read it last."""
+    rows = ClusterInventory.objects.filter(cluster__in=clusters)
+    return {key: value or {} for key, value in rows.values_list("cluster", "catalogd")}
 
 
 def _operators(catalogs: Sequence[Component]) -> dict[tuple[int, str, str, str], int]:

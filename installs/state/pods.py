@@ -54,8 +54,14 @@ def refresh_pods(cluster: Cluster, client: KubeClient) -> WriteResult:
 
 def _registry_details(client: KubeClient, source: Component) -> dict[str, Any]:
     """The pods that OLM made for a CatalogSource (operator-lifecycle-manager
-    pkg/controller/registry/reconciler: CatalogSourceLabelKey); `pods_total` counts all of them."""
-    pods = _pods(client, source.namespace, f"olm.catalogSource={source.name}")
+    pkg/controller/registry/reconciler: CatalogSourceLabelKey)."""
+    return pods_that_wait(client, source.namespace, f"olm.catalogSource={source.name}")
+
+
+def pods_that_wait(client: KubeClient, namespace: str, selector: str) -> dict[str, Any]:
+    """`pods`: the containers that do not run or are not ready; `pods_total` counts all pods. Raises
+    KubeError."""
+    pods = _pods(client, namespace, selector)
     return {
         "pods": _entries([*waiting_of(pod), *not_ready_of(pod)] for pod in pods),
         "pods_total": len(pods),

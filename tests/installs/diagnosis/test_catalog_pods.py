@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from installs.diagnosis.catalog_pods import catalog_pod_line
+from installs.diagnosis.catalog_pods import catalog_pod_line, catalogd_line
 from installs.diagnosis.chains import diagnose
 from installs.diagnosis.evaluate import ReportedMessage, evaluate_catalog_source, finding_of
+from installs.diagnosis.knowledge import find
 from installs.diagnosis.states import State
 from installs.diagnosis.types import Observation
 from tests.worlds.observations import NS, catalog, conditions, finding_id
@@ -109,3 +110,21 @@ def test_a_failed_resolution_is_explained_by_the_pods_of_the_catalog_that_it_bla
     failed = subscription(("ResolutionFailed", "True", "ErrorPreventedResolution", message))
     assert finding_id(diagnose(failed, (catalog(), other))) == "cs-pod-image"
     assert finding_id(diagnose(failed, (catalog(),))) == "sub-catalog-list-failed"
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"pods": [entry("CrashLoopBackOff", KILLED)], "pods_total": 1}, "cc-catalogd-memory"),
+        ({"pods": [entry("CreateContainerError", "no")], "pods_total": 1}, "cc-catalogd-pod"),
+        ({"replicas": 0}, "cc-catalogd-absent"),
+        ({"pods": [], "pods_total": 0}, "cc-catalogd-absent"),
+        ({}, "cc-catalogd-absent"),
+        ({"available": 1}, ""),
+    ],
+)
+def test_catalogd_says_why_it_serves_no_catalog(more: dict[str, Any], expected: str) -> None:
+    line = catalogd_line({"namespace": "olmv1-system", "replicas": 1, "available": 0} | more)
+    match = find(line, kind="ClusterCatalog") if line else None
+    assert (match.entry.id if match else "") == expected
+    assert catalogd_line({}) == ""

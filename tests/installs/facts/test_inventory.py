@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from installs.facts.cluster_facts import cluster_facts
-from installs.facts.inventory import is_due, read_inventory
+from installs.facts.inventory import is_due, read_catalogd, read_inventory
 from installs.models import ClusterInventory
 from olmweb.kube.session import open_client
 from tests.factories import make_cluster, make_component, make_crd, make_watch
@@ -257,3 +257,33 @@ def test_objects_of_a_cluster_service_version_that_is_gone_are_kept(tmp_path: Pa
         "ValidatingWebhookConfiguration": {"of-a": "n/a.v1"}
     }
     assert [query["labelSelector"] for query in selectors] == ["olm.owner,olm.owner.kind"]
+
+
+def test_the_pods_of_catalogd_are_read_while_it_is_not_available(tmp_path: Path) -> None:
+    labels = {"control-plane": "catalogd-controller-manager"}
+    deployment: dict[str, Any] = {
+        "metadata": {"name": "catalogd-controller-manager", "namespace": "olmv1-system"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}},
+    }
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}
+    container = {"name": "manager", "ready": False, "restartCount": 0, "state": state}
+    pod = {"metadata": {"name": "catalogd-x"}, "status": {"containerStatuses": [container]}}
+    pods, deployments = "/api/v1/namespaces/olmv1-system/pods", "/apis/apps/v1/deployments"
+
+    def answer(thing: dict[str, Any]) -> Answer:
+        return Answer(200, {"metadata": {}, "items": [thing]})
+
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        fake.script("GET", pods, answer(pod))
+        fake.script("GET", deployments, answer(deployment | {"status": {"availableReplicas": 1}}))
+        assert read_catalogd(it) == {"namespace": "olmv1-system", "replicas": 1, "available": 1}
+        assert not [request for request in fake.requests if request.path == pods]
+        fake.script("GET", deployments, answer(deployment))
+        catalogd = read_catalogd(it)
+        (read,) = [request.query for request in fake.requests if request.path == pods]
+        fake.script("GET", deployments, status_answer(403, "no", "Forbidden"))
+        assert read_catalogd(it) is None
+    assert read["labelSelector"] == "control-plane=catalogd-controller-manager"
+    assert catalogd is not None
+    assert (catalogd["available"], catalogd["pods_total"]) == (0, 1)
+    assert [entry["reason"] for entry in catalogd["pods"]] == ["ImagePullBackOff"]

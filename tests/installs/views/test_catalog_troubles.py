@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Catalog
-from installs.models import Component, Operator
+from installs.models import ClusterInventory, Component, Operator
 from installs.queries.catalog_troubles import catalog_troubles
 from installs.state.full_sync import sync_cluster
 from installs.state.pods import refresh_pods
@@ -41,7 +41,7 @@ def test_a_sync_reads_the_pods_of_a_catalog_that_is_down_and_finds_the_cause(
     details = Component.objects.get(cluster=prod, **LAB).details
     assert details["pods_total"] == 1
     assert [pod["container"] for pod in details["pods"]] == ["registry-server"]
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(3):
         (trouble,) = catalog_troubles([prod])
     assert trouble.finding is not None
     assert (trouble.finding.id, trouble.state) == ("cs-pod-memory", "TRANSIENT_FAILURE")
@@ -113,3 +113,21 @@ def test_pods_are_asked_for_with_the_label_of_olm(prod: Cluster, sandbox: Sandbo
     (trouble,) = catalog_troubles([prod])
     assert trouble.finding is not None
     assert trouble.finding.id == "cs-no-pod"
+
+
+def test_catalogd_that_does_not_run_stops_every_cluster_catalog(
+    reader: Client, prod: Cluster
+) -> None:
+    pod = {"name": "catalogd-x2", "container": "manager", "reason": "CrashLoopBackOff"}
+    end = {"message": "back-off; it ended with OOMKilled, exit code 137", "restarts": 7}
+    catalogd = {"namespace": "olmv1-system", "replicas": 1, "available": 0, "pods_total": 1}
+    ClusterInventory.objects.create(cluster=prod, catalogd=catalogd | {"pods": [pod | end]})
+    troubles = [row for row in catalog_troubles([prod]) if row.catalog.kind == "ClusterCatalog"]
+    catalogs = Component.objects.filter(cluster=prod, kind="ClusterCatalog")
+    assert len(troubles) == catalogs.count() > 0
+    assert {row.finding.id for row in troubles if row.finding} == {"cc-catalogd-memory"}
+    row = Catalog.objects.filter(cluster=prod, source_kind="ClusterCatalog").first()
+    assert row is not None
+    page = assert_page(reader.get(f"/catalogs/prod/{row.slug}"))
+    assert "Pod of catalogd runs out of memory" in page.text
+    assert "catalogd-x2" in page.text
