@@ -3,22 +3,23 @@
 Refuses link-local addresses, cloud metadata services and this machine, also as an IPv4 address
 inside an IPv6 one. Connects to the checked address, so that the name can't resolve to another one
 meanwhile. Follows no redirect: each is a new request with a new check. Ends a request that takes
-too long as a whole.
+too long as a whole. Behind a proxy, which looks the names up, only literal addresses are checked.
 """
 
 import ipaddress
 import socket
 import threading
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connection import HTTPConnection, HTTPSConnection, ProxyConfig
 from urllib3.exceptions import HTTPError
-from urllib3.util import Timeout
+from urllib3.util import Timeout, make_headers
 
 from catalogs.sources.base import LIMITS, Cut, SourceError
 
@@ -39,10 +40,12 @@ _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`trusted` holds "host:port" of servers that may be on this machine. With `public_only` all
-    others must have a public address. `ca_file` has the certificate authorities, "" the usual."""
+    others must have a public address. `ca_file` has the certificate authorities, "" the usual.
+    `proxies`: the variables HTTPS_PROXY, HTTP_PROXY and NO_PROXY count."""
 
     trusted: frozenset[str] = frozenset()
     public_only: bool = False
+    proxies: bool = False
     loopback: bool = False  # for tests; no setting turns it on
     ca_file: str = ""
 
@@ -99,12 +102,22 @@ def request(
     read or not. Raises SourceError for a forbidden address, Cut without an answer."""
     parts = parse(url)
     port, host = port_of(parts), parts.hostname or ""
-    address = checked_address(host, port, url, rules)
+    proxy = _proxy_of(parts) if rules.proxies else ""
+    if proxy:
+        _check_literal(host, url, rules)
+        address = host
+    else:
+        address = checked_address(host, port, url, rules)
     named = host_of(parts)
     sent = {**headers, "Host": named if parts.port is None else f"{named}:{port}"}
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if proxy and parts.scheme == "http":  # the form of a request to a proxy: RFC 9112, 3.2.2
+        path = f"http://{named}:{port}{path}"
     watchdog = _Watchdog(seconds)
-    with _pool(parts.scheme, address, port, host, rules.ca_file, watchdog) as pool, watchdog:
+    with (
+        _pool(parts.scheme, address, port, host, rules.ca_file, watchdog, proxy) as pool,
+        watchdog,
+    ):
         try:
             answer = pool.urlopen(
                 method,
@@ -114,6 +127,7 @@ def request(
                 preload_content=False,
                 redirect=False,
                 retries=False,
+                assert_same_host=False,  # the pool of a proxy has the proxy's name
             )
         except (HTTPError, OSError) as error:
             if watchdog.expired:
@@ -130,6 +144,44 @@ def request(
             raise
         finally:
             answer.close()
+
+
+def _proxy_of(parts: SplitResult) -> str:
+    """The address of the proxy for this one, "" for none. As in Go's httpproxy, which registries'
+    clients have, this machine is never behind a proxy. Raises SourceError for an invalid one."""
+    host = parts.hostname or ""
+    proxies = urllib.request.getproxies_environment()
+    proxy = proxies.get(parts.scheme, "") or proxies.get("all", "")
+    literal = _literal(host)
+    local = host == "localhost" or (literal is not None and unwrapped(literal).is_loopback)
+    if not proxy or local or urllib.request.proxy_bypass(parts.netloc):
+        return ""
+    if not proxy.startswith(("http://", "https://")):
+        proxy = f"http://{proxy}"
+    if not urllib3.util.parse_url(proxy).host:
+        raise SourceError(
+            f"The proxy for {parts.scheme} names no host.",
+            code="bad-proxy",
+            hint="HTTPS_PROXY and HTTP_PROXY have the form http://host:port.",
+        )
+    return proxy
+
+
+def _literal(host: str) -> _Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _check_literal(host: str, url: str, rules: Rules) -> None:
+    """Refuses a forbidden address behind a proxy. A name is for the proxy to look up."""
+    literal = _literal(host)
+    if literal is not None:
+        plain = unwrapped(literal)
+        trusted = any(name.startswith(f"{host}:") for name in rules.trusted)
+        if _ours_alone(plain) or (rules.public_only and not trusted and not plain.is_global):
+            raise refused(url, f"leads to {literal}, which may not be read")
 
 
 def _too_slow(host: str) -> Cut:
@@ -249,19 +301,34 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 
 
 def _pool(
-    scheme: str, address: str, port: int, host: str, ca_file: str, watchdog: _Watchdog
+    scheme: str,
+    address: str,
+    port: int,
+    host: str,
+    ca_file: str,
+    watchdog: _Watchdog,
+    proxy: str = "",
 ) -> urllib3.HTTPConnectionPool:
+    """A pool for one request, as urllib3's ProxyManager makes it where there is a proxy."""
+    options: dict[str, Any] = {"timeout": TIMEOUT, "watchdog": watchdog}
+    if proxy:
+        at = urllib3.util.parse_url(proxy)
+        options["_proxy"] = at
+        options["_proxy_headers"] = make_headers(proxy_basic_auth=unquote(at.auth or "") or None)
+        options["_proxy_config"] = ProxyConfig(None, False, None, None)
+        if scheme == "http":
+            kind = _TlsPool if at.scheme == "https" else _Pool
+            return kind(at.host or "", at.port, **options)
     if scheme == "http":
-        return _Pool(address, port, timeout=TIMEOUT, watchdog=watchdog)
+        return _Pool(address, port, **options)
     return _TlsPool(
         address,
         port,
-        timeout=TIMEOUT,
         server_hostname=host,
         assert_hostname=host,
         cert_reqs="CERT_REQUIRED",
         ca_certs=ca_file or None,
-        watchdog=watchdog,
+        **options,
     )
 
 

@@ -52,7 +52,7 @@ class RegistryClient:
         self._label = str(reference)
         self._reference = reference
         self._credentials = credentials
-        self._rules = guard.Rules(trusted=insecure, public_only=public_only)
+        self._rules = guard.Rules(trusted=insecure, public_only=public_only, proxies=True)
         self._authorization = ""
         scheme = "http" if reference.host in insecure else "https"
         self._base = f"{scheme}://{reference.host}/v2/{reference.repository}"
