@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from catalogs.models import Catalog
+from olmweb import __version__
 from olmweb.cli import output
 from olmweb.models import ApiToken
 from tests.factories import make_catalog, make_operator
@@ -234,6 +235,6 @@ def test_explain_answers_a_line_for_each_line(
 
 
 def test_the_version_of_client_and_server(olmweb: Olmweb, server: str, token: str) -> None:
-    assert olmweb("version", "--json").document == {"client": "0.1.0", "server": None}
+    assert olmweb("version", "--json").document == {"client": __version__, "server": None}
     both = olmweb("version", "--json", "--server", server, "--token-file", token).document
-    assert both == {"client": "0.1.0", "server": {"version": "0.1.0", "api": "v1"}}
+    assert both == {"client": __version__, "server": {"version": __version__, "api": "v1"}}

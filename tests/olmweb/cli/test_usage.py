@@ -18,6 +18,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from catalogs.models import Catalog
+from olmweb import __version__
 from olmweb.cli.frame import EXIT_CODES, SECTIONS
 from olmweb.cli.main import root
 from olmweb.models import ApiToken
@@ -80,7 +81,7 @@ def test_it_is_the_console_script_of_the_package() -> None:
     run = subprocess.run(
         command, cwd=settings.BASE_DIR, env=environment, check=True, capture_output=True, text=True
     )
-    assert json.loads(run.stdout) == {"client": "0.1.0", "server": None}
+    assert json.loads(run.stdout) == {"client": __version__, "server": None}
     assert 'olmweb = "olmweb.cli.main:main"' in (settings.BASE_DIR / "pyproject.toml").read_text()
 
 
