@@ -177,6 +177,7 @@ _QUOTES = re.compile(r"\\+[\"'`]|[\"'`\u2018\u2019\u201c\u201d]")
 _CONFIDENCE = {"verified": "high", "partial": "medium", "unverified": "low"}
 _AGGREGATE = re.compile(r"\[([\s\S]+)\]")
 _CONSTRAINTS = re.compile(r"constraints not satisfiable: ([\s\S]+)")
+_CONSTRAINT_ENDS = re.compile(r", (?!version: |kind: )")  # an API is named with three parts
 _CRD_CHECKS = re.compile(r'(validating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
 # Prefixes of controllers that don't add to the cause.
 _PREFIXES = re.compile(
@@ -378,7 +379,7 @@ def _split(text: str) -> list[str]:
     if match := _AGGREGATE.fullmatch(text):
         return [strip_prefixes(part) for part in match[1].split(", ")[:_PARTS_LIMIT]] + [text]
     if match := _CONSTRAINTS.search(text):
-        parts = match[1].split(", ")[:_PARTS_LIMIT]
+        parts = _CONSTRAINT_ENDS.split(match[1])[:_PARTS_LIMIT]
         return [f"constraints not satisfiable: {part}" for part in parts]
     if match := _CRD_CHECKS.search(text):
         lines = [line.strip() for line in match[2].splitlines()[:_PARTS_LIMIT] if line.strip()]

@@ -169,6 +169,7 @@ MORE_PRECISE = {
     "api-webhook-failed": "api-webhook-certificate",
     "bundle-storage": "rk-store-full",
     "csv-strategy-invalid": "csv-rule-invalid",
+    "image-conn-refused-timeout": "image-proxy-unreachable",
     "unpack-pod-failed": "rk-unpack-permission",
 }
 # Of 76 messages that had no finding when the list was made.
