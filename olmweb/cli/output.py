@@ -5,6 +5,7 @@ characters.
 """
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,7 +50,6 @@ def print_json(document: Any) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Colours are left out where the output is no terminal or NO_COLOR is set."""
     for line in lines:
         click.echo(line)
 
@@ -105,7 +105,7 @@ def section(title: str, lines: Iterable[str]) -> Iterator[str]:
     body = list(lines)
     if body:
         yield ""
-        yield click.style(f"{title}:", bold=_on_terminal())
+        yield click.style(f"{title}:", bold=_with_colors())
         yield from (f"  {line}" for line in body)
 
 
@@ -125,12 +125,17 @@ def age(value: str | None) -> str:
 
 
 def _colored(cell: str) -> str:
-    color = COLORS.get(cell.strip()) if _on_terminal() else None
+    color = COLORS.get(cell.strip()) if _with_colors() else None
     return click.style(cell, fg=color) if color else cell
 
 
 def _on_terminal() -> bool:
     return sys.stdout.isatty()
+
+
+def _with_colors() -> bool:
+    """On a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    return _on_terminal() and not os.environ.get("NO_COLOR")
 
 
 def _terminal_width() -> int:

@@ -183,6 +183,7 @@ def test_a_terminal_gets_colours_and_a_last_column_that_fits(
 ) -> None:
     monkeypatch.setattr(output, "_on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     rows = [{"health": "Failed", "message": "m" * 200}]
     columns = [output.Column("HEALTH", "health"), output.Column("MESSAGE", "message")]
     title, line = output.table(columns, rows, empty="")
@@ -190,6 +191,8 @@ def test_a_terminal_gets_colours_and_a_last_column_that_fits(
     assert line.startswith("\x1b[31mFailed   \x1b[0m")
     assert line.endswith("m…")
     assert len(line) == 80 + len("\x1b[31m\x1b[0m")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in "".join(output.table(columns, rows, empty=""))
 
 
 @pytest.mark.parametrize(
