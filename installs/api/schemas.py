@@ -452,6 +452,41 @@ class BulkInstallRow:
 
 
 @dataclass(frozen=True, slots=True)
+class DryRunVerdict:
+    verdict: str
+    rule: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunOutcome:
+    """What the cluster said; `objects` are pairs of an object and its result."""
+
+    ok: bool
+    message: str
+    fields: dict[str, str]
+    code: str
+    hint: str
+    objects: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAction:
+    """The bundle and the verdict on it (null where none is stored), what would be sent, and what
+    the cluster said."""
+
+    bundle: str
+    verdict: DryRunVerdict | None
+    manifests: list[Any]
+    dry_run: DryRunOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBulkInstall:
+    packages: list[DryRunRow]
+
+
+@dataclass(frozen=True, slots=True)
 class BulkInstallSummary:
     """A bulk install or bulk change without its actions: how many are done, and how many wait for
     a worker."""

@@ -13,6 +13,7 @@ from django.urls import path, re_path, reverse
 from ninja import NinjaAPI, Schema
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.operation import Operation
+from pydantic import TypeAdapter
 
 from catalogs.api import bundles, catalogs, changes, fbc, packages
 from installs.api import (
@@ -26,16 +27,24 @@ from installs.api import (
     unknown_messages,
 )
 from installs.api import packages as installing
+from installs.api.schemas import PlannedAction, PlannedBulkInstall
 from olmweb.accounts.api_tokens import BearerToken, PublicRead, Session
 from olmweb.api import events, tokens
 from olmweb.api.docs import docs_view
 from olmweb.api.errors import guard_patterns, handle_exception, unknown_route
 from olmweb.api.formats import answer_one, json_response
+from olmweb.api.openapi import complete
 from olmweb.api.parameters import BodyParser
 
 BUILD = {"version": settings.VERSION, "api": "v1"}
 LIST_DEPTH = 3  # slashes in /api/v1/NAME
 NO_LIST = ("/", "/version")
+DRY_RUNS = {
+    row.__name__: TypeAdapter(row).json_schema(
+        mode="serialization", ref_template="#/components/schemas/{model}"
+    )
+    for row in (PlannedAction, PlannedBulkInstall)
+}
 
 
 class Api(NinjaAPI):
@@ -68,7 +77,7 @@ for module in (
 @cache
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document; made once, because routes don't change while the process lives."""
-    return dict(api.get_openapi_schema())
+    return complete(dict(api.get_openapi_schema()), DRY_RUNS)
 
 
 class Build(Schema):
@@ -119,5 +128,5 @@ _patterns, _app, _namespace = api.urls
 urlpatterns = [
     path("api/v1/docs", docs_view(openapi_document), name="api-docs"),
     path("api/v1/", (guard_patterns(_patterns), _app, _namespace)),
-    re_path(r"^api/(?P<rest>.*)$", unknown_route),
+    re_path(r"^api/(?P<rest>(?s:.*))\Z", unknown_route),
 ]
