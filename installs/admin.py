@@ -1,10 +1,12 @@
 """Admin of the allow rules, and of what people requested and was reported, which is read-only.
 
-A notification that did not arrive can be sent again.
+People also edit the receivers of webhooks. A notification or delivery that did not arrive can be
+sent again.
 """
 
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from django import forms
 from django.contrib import admin, messages
@@ -24,17 +26,25 @@ from installs.models import (
     Notification,
     Operator,
     UnknownMessage,
+    WebhookDelivery,
+    WebhookReceiver,
 )
+from installs.notifications import receivers
 from installs.notifications.select import send_again
+from olmweb.errors import OlmwebError
+from olmweb.eventlog.types import EventType
+from olmweb.models import Cluster
 from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin, filter_by, labelled
 
 if TYPE_CHECKING:
     RuleForm = forms.ModelForm[AllowRule]
+    ReceiverForm = forms.ModelForm[WebhookReceiver]
 else:  # generic for the type checker only
-    RuleForm = forms.ModelForm
+    RuleForm = ReceiverForm = forms.ModelForm
 
 TEXT = 200  # characters of a message in a list
 METHOD = "install method"
+TESTED = 5  # receivers at once: each request may take seconds
 BY_METHOD = filter_by("path", METHOD)
 
 
@@ -190,6 +200,146 @@ class AllowRuleAdmin(ModelAdmin):
             return "No. Requests wait for approval."
         reason = rule_problem(rule)
         return f"No. {reason}" if reason else "Yes, requests that match all fields."
+
+
+class WebhookReceiverForm(ReceiverForm):
+    """The address and the secret are written, never shown."""
+
+    new_url = forms.CharField(
+        label="Address",
+        max_length=2000,
+        required=False,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "size": 80}),
+        help_text="https://host/path. It is never shown again; leave it empty to keep it.",
+    )
+    new_secret = forms.CharField(
+        label="Secret",
+        max_length=200,
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="Requests are signed with it (HMAC-SHA256). Leave it empty to keep it.",
+    )
+    remove_secret = forms.BooleanField(label="Remove the secret", required=False)
+    types = forms.MultipleChoiceField(
+        label="Events",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        choices=[(str(type_), str(type_)) for type_ in EventType],
+        help_text="Without a choice: all.",
+    )
+    clusters = forms.MultipleChoiceField(
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Without a choice: all, and catalogs without a cluster.",
+    )
+
+    class Meta:
+        model = WebhookReceiver
+        fields = ("name", "format", "types", "clusters", "enabled")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # A cluster that is gone stays chosen until somebody removes it.
+        names = set(Cluster.objects.values_list("name", flat=True)) | set(self.instance.clusters)
+        self.fields["clusters"].choices = [(name, name) for name in sorted(names)]  # type: ignore[attr-defined]
+
+    def clean_new_url(self) -> str:
+        url: str = self.cleaned_data["new_url"]
+        if not url:
+            if not self.instance.url:
+                raise forms.ValidationError("Give the address of the receiver.")
+            return url
+        try:
+            receivers.check_address(url)
+        except OlmwebError as error:
+            raise forms.ValidationError(f"{error.message} {error.hint}") from error
+        return url
+
+    def save(self, commit: bool = True) -> WebhookReceiver:
+        row = self.instance
+        row.url = self.cleaned_data["new_url"] or row.url
+        removed = self.cleaned_data["remove_secret"]
+        row.secret = "" if removed else self.cleaned_data["new_secret"] or row.secret
+        return super().save(commit)
+
+
+@admin.register(WebhookReceiver)
+class WebhookReceiverAdmin(ModelAdmin):
+    about = "Addresses that get events by webhook, beside the one of the settings."
+    form = WebhookReceiverForm
+    fields = (
+        *("name", "format", "host", "new_url", "signed", "new_secret", "remove_secret"),
+        *("types", "clusters", "enabled", "error"),
+    )
+    readonly_fields = ("host", "signed", "error")
+    list_display = ("name", "host", "format", "enabled", "signed", "selected", "error")
+    list_filter = ("enabled", "format")
+    search_fields = ("name",)
+    actions = ("send_test",)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        if self.has_change_permission(request, obj) or obj is None:
+            return self.fields
+        # Nothing that was never a column can be shown to people who only read.
+        return [field for field in self.fields if not field.startswith(("new_", "remove_"))]
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Only what people edit: a worker may move the position meanwhile."""
+        columns = [*("name", "url", "format", "types", "clusters", "secret", "enabled")]
+        if not change or (obj.enabled and "enabled" in form.changed_data):
+            receivers.skip_to_now(obj)
+            columns += ["position", "attempts", "next_at", "error"]
+        obj.save(update_fields=columns if change else None)
+
+    @admin.display(description="host")
+    def host(self, row: WebhookReceiver) -> str:
+        return urlsplit(row.url).netloc.rpartition("@")[2]
+
+    @admin.display(description="signed", boolean=True)
+    def signed(self, row: WebhookReceiver) -> bool:
+        return bool(row.secret)
+
+    @admin.display(description="events")
+    def selected(self, row: WebhookReceiver) -> str:
+        return ", ".join([*row.types, *row.clusters]) or "all"
+
+    @admin.action(description="Send a test event", permissions=["change"])
+    def send_test(self, request: HttpRequest, queryset: QuerySet[WebhookReceiver]) -> None:
+        for receiver in queryset[:TESTED]:
+            result = receivers.send_test(receiver)
+            if result.error:
+                messages.error(request, f"Test event for {receiver.name}: {result.error}")
+            else:
+                messages.success(request, f"Test event accepted by {receiver.name}.")
+
+
+@admin.register(WebhookDelivery)
+class WebhookDeliveryAdmin(ReadOnlyAdmin):
+    about = "Requests to webhook receivers: sent, failing, or given up."
+    labels = {"error": "problem", "created_at": "created", "sent_at": "sent"}
+    list_display = (
+        "id",
+        "receiver",
+        "number",
+        "state",
+        "error",
+        "attempts",
+        "created_at",
+        "sent_at",
+    )
+    list_filter = ("state", "receiver")
+    date_hierarchy = "created_at"
+    actions = ("send_again",)
+
+    @admin.display(description="events")
+    def number(self, row: WebhookDelivery) -> int:
+        return len(row.events)
+
+    @admin.action(description="Send again", permissions=["view"])
+    def send_again(self, request: HttpRequest, queryset: QuerySet[WebhookDelivery]) -> None:
+        count = receivers.send_again(list(queryset))
+        word = "delivery" if count == 1 else "deliveries"
+        messages.success(request, f"{count} {word} will be sent again.")
 
 
 @admin.register(UnknownMessage)

@@ -30,7 +30,9 @@ from installs.models import (
     ObjectYaml,
     Transition,
     UnknownMessage,
+    WebhookDelivery,
 )
+from installs.notifications import receivers
 from installs.notifications.select import ongoing
 from installs.reports import object_yaml
 from olmweb.eventlog import record as eventlog
@@ -58,6 +60,9 @@ def prune(now: datetime) -> dict[str, int]:
             actions__state__in=Action.OPEN
         ),
         "requests": InstallRequest.objects.filter(decided_at__lt=limit),
+        "deliveries": WebhookDelivery.objects.filter(created_at__lt=limit).exclude(
+            state__in=receivers.OPEN
+        ),
         "reports": CopyReport.objects.filter(created_at__lt=limit),
         "messages": UnknownMessage.objects.filter(last_at__lt=limit),
         "sessions": Session.objects.filter(expire_date__lt=now),

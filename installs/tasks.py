@@ -10,7 +10,7 @@ from installs import retention
 from installs.actions import bulk, buttons, follow
 from installs.facts import evaluate, inventory
 from installs.models import CopyReport, ObjectYaml
-from installs.notifications import send
+from installs.notifications import receivers, send
 from installs.reports import copied_csvs, object_yaml
 from installs.state import full_sync
 from installs.state.watch import scheduling
@@ -237,8 +237,9 @@ reports.register(reports.Kind("copies", copied_csvs.unfinished, copied_csvs.serv
 
 @task(name="installs.notify", time_limit=send.TASK_LIMIT, expires=60)
 def notify() -> None:
-    """Sends pending changes of health to the webhook."""
-    try:
-        send.send_pending()
-    except Exception:
-        log.exception("notifications crashed")  # the rows wait for the next run
+    """Sends pending changes of health to the webhook of the settings, and events to receivers."""
+    for send_due in (send.send_pending, receivers.deliver_all):
+        try:
+            send_due()
+        except Exception:
+            log.exception("notifications crashed")  # the rows wait for the next run

@@ -62,10 +62,6 @@ def build_schedule(sender: Celery, **_: Any) -> None:
         "events of ended writers": {"task": "installs.publish_events", "schedule": Every(10)},
         "predictions": {"task": "installs.predict", "schedule": Every(10)},
         "reports that wait": {"task": "olmweb.resume_reports", "schedule": Every(15)},
+        "notifications": {"task": "installs.notify", "schedule": Every(15)},
         "retention": {"task": "installs.prune", "schedule": Every(3600)},
     }
-    if settings.WEBHOOK_URL:
-        sender.conf.beat_schedule["notifications"] = {
-            "task": "installs.notify",
-            "schedule": Every(15),
-        }

@@ -23,3 +23,5 @@ from installs.models.state import Health as Health
 from installs.models.state import Observed as Observed
 from installs.models.state import Operator as Operator
 from installs.models.state import OperatorReference as OperatorReference
+from installs.models.webhooks import WebhookDelivery as WebhookDelivery
+from installs.models.webhooks import WebhookReceiver as WebhookReceiver

@@ -159,21 +159,21 @@ def _line(change: HealthChange, *, detailed: bool) -> str:
     body, finding = change.body, change.body["finding"]
     parts = [
         f"{_CIRCLES.get(body['to'], ':white_circle:')} *{body['to']}*{_was(body)}: "
-        f"{_code(body['kind'])} {_code(_place(body))} on {_code(body['cluster'])}"
+        f"{code_span(body['kind'])} {code_span(_place(body))} on {code_span(body['cluster'])}"
     ]
-    parts += [_code(body["reason"])] if body["reason"] else []
-    parts += [_escaped(finding["title"])] if finding else []
-    parts += [_code(body["message"])] if body["message"] and detailed else []
-    parts += [f"<{_escaped(change.url).replace('|', '%7C')}|open>"] if change.url else []
+    parts += [code_span(body["reason"])] if body["reason"] else []
+    parts += [escaped(finding["title"])] if finding else []
+    parts += [code_span(body["message"])] if body["message"] and detailed else []
+    parts += [f"<{escaped(change.url).replace('|', '%7C')}|open>"] if change.url else []
     return " · ".join(parts)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _code(text: str) -> str:
+def code_span(text: str) -> str:
     """A code span of one line, cut, without backticks."""
     line = " ".join(re.sub(r"[^\S ]|`|\x00", " ", text).split())
     cut = line if len(line) <= _EXCERPT else f"{line[: _EXCERPT - 1]}…"
-    return f"`{_escaped(cut)}`"
+    return f"`{escaped(cut)}`"

@@ -126,7 +126,7 @@ class Receiver:
         reported = self._response_text(answer)
         error = f"{self.host} answered {status}" + (f": {reported}" if reported else ".")
         if status in AGAIN or status >= 500:
-            return SendResult(error, retry=True, answered=True, wait=_retry_after(answer))
+            return SendResult(error, retry=True, answered=True, wait=retry_after(answer))
         return SendResult(error, content=status in CONTENT, answered=True)
 
     def _response_text(self, answer: BaseHTTPResponse) -> str:
@@ -330,7 +330,7 @@ def _wait(batch: Sequence[Notification], result: SendResult) -> float:
     return doubled * _random.uniform(0.75, 1.25)
 
 
-def _retry_after(answer: BaseHTTPResponse) -> float | None:
+def retry_after(answer: BaseHTTPResponse) -> float | None:
     """The seconds that the receiver requested; None if there is no valid header."""
     try:
         return Retry(retry_after_max=RETRY_AFTER_LIMIT).get_retry_after(answer)

@@ -63,6 +63,9 @@ _REFUSALS = {  # permission -> message and hint
     ),
 )
 _ALLOW_LIST = tuple(f"installs.{verb}_allowrule" for verb in ("view", "add", "change", "delete"))
+_RECEIVERS = tuple(
+    f"installs.{verb}_webhookreceiver" for verb in ("view", "add", "change", "delete")
+)
 _OURS = ("olmweb", "catalogs", "installs")  # the apps whose admin pages an admin may read
 
 
@@ -90,6 +93,7 @@ ROLES = (
             *(ASK, READ_YAML, ACT, DECIDE, INSPECT, DECIDE_OWN, INSPECT_ALL, SYNC),
             *_CATALOGS,
             *_ALLOW_LIST,
+            *_RECEIVERS,
         ),
         sees_admin=True,
     ),

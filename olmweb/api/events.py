@@ -22,8 +22,8 @@ from olmweb.api.parameters import (
     values,
 )
 from olmweb.eventlog import read
-from olmweb.eventlog.read import Follow, LoggedEvent, Selection
-from olmweb.eventlog.types import EventType
+from olmweb.eventlog.read import Follow, Selection
+from olmweb.eventlog.types import EventType, LoggedEvent
 
 STREAM = "text/event-stream"
 RETRY_MILLISECONDS = 3000  # after which a client connects again

@@ -13,27 +13,10 @@ from django.db.models import Min, QuerySet
 from django.utils.dateparse import parse_datetime
 
 from olmweb.errors import BadRequest, OlmwebError
-from olmweb.eventlog.types import EventData
+from olmweb.eventlog.types import LoggedEvent
 from olmweb.models import ChangeEvent, EventCounter
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedEvent:
-    """An event: what happened, when, and to which object. `cluster` is null for a catalog without
-    one, `catalog` is `cluster/catalog`, empty for other objects. The fields of `data` depend on the
-    type."""
-
-    id: int
-    type: str
-    happened_at: datetime
-    cluster: str | None
-    kind: str
-    namespace: str
-    name: str
-    catalog: str
-    data: EventData
 
 
 @dataclass(frozen=True, slots=True)

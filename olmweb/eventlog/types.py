@@ -5,6 +5,7 @@ The names are part of the REST API and of webhooks: a type may be added, none is
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -159,3 +160,20 @@ DATA_TYPES: Mapping[EventType, type] = {
     EventType.CLUSTER_UNREACHABLE: FailureData,
     EventType.CLUSTER_REACHABLE: RecoveryData,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event: what happened, when, and to which object. `cluster` is null for a catalog without
+    one, `catalog` is `cluster/catalog`, empty for other objects. The fields of `data` depend on the
+    type."""
+
+    id: int
+    type: str
+    happened_at: datetime
+    cluster: str | None
+    kind: str
+    namespace: str
+    name: str
+    catalog: str
+    data: EventData

@@ -31,6 +31,7 @@ GROUPS = {
     "Installations": ("installs.InstallRequest", "installs.Action", "installs.ActionBatch"),
     "Operation": (
         *("olmweb.SyncRun", "olmweb.ResourceWatch", "installs.Notification"),
+        *("installs.WebhookReceiver", "installs.WebhookDelivery"),
         *("installs.UnknownMessage", "installs.CopyReport"),
     ),
 }

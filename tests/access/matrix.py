@@ -175,6 +175,8 @@ ADMIN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "catalogs.CatalogInspection": (("view", "add", "change"), ("view", "add", "change")),
     "installs.AllowRule": (_ALL, _ALL),
     "installs.Notification": (("view", "send_again"), ("view", "send_again")),
+    "installs.WebhookDelivery": (("view", "send_again"), ("view", "send_again")),
+    "installs.WebhookReceiver": ((*_ALL, "send_test"), (*_ALL, "send_test")),
     "olmweb.ApiToken": (("view",), ("view", "delete")),
     "olmweb.Cluster": (("view", "sync_now"), ("view", "sync_now")),
     "catalogs.BundleInspection": _SHOWN,

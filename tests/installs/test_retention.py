@@ -90,6 +90,7 @@ def test_much_goes_in_small_parts(cluster: Cluster, monkeypatch: pytest.MonkeyPa
         "transitions": 0,
         "requests": 0,
         "event_log": 0,
+        "deliveries": 0,
         "events": 25,
         "runs": 0,
         "actions": 0,

@@ -104,7 +104,7 @@ def test_with_nothing_to_send_nothing_is_written(
     tasks.notify()
     with CaptureQueriesContext(connection) as queries:
         tasks.notify()
-    assert [query["sql"][:6] for query in queries] == ["SELECT"] * 3
+    assert [query["sql"][:6] for query in queries] == ["SELECT"] * 4
 
 
 def test_without_a_webhook_nothing_is_sent(

@@ -24,6 +24,8 @@ from installs.models import (
     Notification,
     Operator,
     UnknownMessage,
+    WebhookDelivery,
+    WebhookReceiver,
 )
 from olmweb.models import ApiToken, Cluster, OidcIdentity, Preferences
 from olmweb.web.admin import GROUPS
@@ -34,8 +36,9 @@ MODELS = pytest.mark.parametrize("model", LISTED, ids=lambda model: model.__name
 # Accounts are Django's. Catalogs that a person adds can be changed:
 # tests/catalogs/sync/test_own_catalogs.py. The inspection of a catalog is switched on and off:
 # tests/catalogs/verdicts/test_catalog_inspection.py. The allow-list is edited by people:
-# tests/installs/views/test_requests.py.
-EDITED = (User, Group, Catalog, CatalogInspection, AllowRule)
+# tests/installs/views/test_requests.py, and so are receivers of webhooks:
+# tests/installs/notifications/test_receivers.py.
+EDITED = (User, Group, Catalog, CatalogInspection, AllowRule, WebhookReceiver)
 READ_ONLY = pytest.mark.parametrize(
     "model",
     [model for model in LISTED if model not in EDITED],
@@ -55,6 +58,8 @@ def signed_in(client: Client, alice: User, world: World) -> Client:
     Preferences.objects.create(user=alice, columns={"operators": ["name"]})
     AllowRule.objects.create(package="etcd", saved_by=alice)
     CatalogInspection.objects.create(catalog=Catalog.objects.earliest("pk"), enabled=True)
+    receiver = WebhookReceiver.objects.create(name="chat", url="https://hooks.example/x")
+    WebhookDelivery.objects.create(receiver=receiver, events=[1], state="sent")
     InstallRequest.objects.create(
         cluster=Cluster.objects.get(name="prod"),
         package="etcd",
@@ -107,8 +112,8 @@ def test_the_index_has_the_groups_in_their_order_with_plain_names(signed_in: Cli
         ("Installations", ["Install requests", "Actions", "Bulk actions"]),
         (
             "Operation",
-            ["Sync runs", "Watched resources", "Notifications", "Unknown messages",
-             "Copied CSV reports"],
+            ["Sync runs", "Watched resources", "Notifications", "Webhook receivers",
+             "Webhook deliveries", "Unknown messages", "Copied CSV reports"],
         ),
     ]  # fmt: skip
     assert "Sync status of each kind of each cluster." in page
@@ -175,7 +180,7 @@ def test_every_list_can_be_opened_searched_and_its_rows_seen(signed_in: Client, 
     assert signed_in.get(address(model, "changelist")).status_code == 200
     seen = signed_in.get(address(model, "change", row.pk))
     assert seen.status_code == 200
-    is_own = model in (User, Group, AllowRule, CatalogInspection) or (
+    is_own = model in (User, Group, AllowRule, CatalogInspection, WebhookReceiver) or (
         model is Catalog and row.cluster is None
     )
     assert (b'name="_save"' in seen.content) is is_own
