@@ -174,32 +174,32 @@ def conversion_refusal(operator: Operator, converted: Sequence[ConvertedCrd]) ->
 
 
 def removal_order(converted: Sequence[ConvertedCrd]) -> tuple[str, ...]:
-    """The steps that make the removal safe, commands with `$ ` before them."""
+    """The steps that make the removal safe."""
     names = ",".join(row.crd.name for row in converted)
     return (
         "Save the objects while the operator converts them.",
-        f"$ kubectl get {names} -A -o yaml > objects.yaml",
+        f"kubectl get {names} -A -o yaml > objects.yaml",
         "Delete the objects while the operator runs: it removes their finalizers.",
-        f"$ kubectl delete {names} -A --all",
+        f"kubectl delete {names} -A --all",
         "Delete the definitions.",
-        f"$ kubectl delete crd {names.replace(',', ' ')}",
+        f"kubectl delete crd {names.replace(',', ' ')}",
         "Then remove the operator.",
     )
 
 
 def keep_objects(converted: Sequence[ConvertedCrd]) -> tuple[str, ...]:
-    """The steps for a removal that keeps the objects, commands with `$ ` before them."""
+    """The steps for a removal that keeps the objects."""
     names = ",".join(row.crd.name for row in converted)
     steps = [
         "Write every object once, so that it is stored in the current version.",
-        f"$ kubectl get {names} -A -o yaml > objects.yaml",
-        "$ kubectl replace -f objects.yaml",
+        f"kubectl get {names} -A -o yaml > objects.yaml",
+        "kubectl replace -f objects.yaml",
         "Remove the operator, and then set the conversion strategy to None. Objects that are read "
         "in another version keep only the fields that both versions have.",
     ]
     patch = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
     steps += [
-        f"$ kubectl patch crd {row.crd.name} --type=merge -p '{patch}'"
+        f"kubectl patch crd {row.crd.name} --type=merge -p '{patch}'"
         for row in converted
         if not row.is_reset
     ]
@@ -209,7 +209,7 @@ def keep_objects(converted: Sequence[ConvertedCrd]) -> tuple[str, ...]:
             "ClusterServiceVersion; check that it did."
         )
         steps.append(
-            f"$ kubectl get crd {' '.join(reset)} "
+            f"kubectl get crd {' '.join(reset)} "
             "-o custom-columns=NAME:.metadata.name,STRATEGY:.spec.conversion.strategy"
         )
     return tuple(steps)

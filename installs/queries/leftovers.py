@@ -5,6 +5,7 @@ read every few minutes (installs.facts.inventory); copied ClusterServiceVersions
 last report of copies. An object is left behind if the operator that its labels name is not stored.
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ class RemovedOwner:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The deletion in an order that works, commands with `$ ` before them."""
+        """The deletion in an order that works."""
         return tuple(_steps(self))
 
 
@@ -303,22 +304,23 @@ def _steps(owner: RemovedOwner) -> Iterator[str]:
         if row.kind == CSV:
             yield f"Delete the copies of {row.name}; OLM v0 does it itself while it runs."
             yield (
-                f"$ kubectl delete csv -A -l olm.copiedFrom={row.namespace} "
+                f"kubectl delete csv -A -l olm.copiedFrom={row.namespace} "
                 f"--field-selector metadata.name={row.name}"
             )
         elif row.kind == GROUP:
             yield "Delete the OperatorGroup: no operator of its namespace needs it."
-            yield f"$ kubectl -n {row.namespace} delete operatorgroup {row.name}"
+            yield f"kubectl -n {row.namespace} delete operatorgroup {row.name}"
         elif row.kind == NAMESPACE:
             yield "Delete the namespace if nothing else is in it."
-            yield f"$ kubectl get all,configmaps,secrets,pvc -n {row.name}"
-            yield f"$ kubectl delete namespace {row.name}"
+            yield f"kubectl get all,configmaps,secrets,pvc -n {row.name}"
+            yield f"kubectl delete namespace {row.name}"
 
 
 def _delete(owner: RemovedOwner, kind: str, why: str) -> Iterator[str]:
     if names := owner.names(kind):
         yield why
-        yield f"$ kubectl delete {kind.lower()} {' '.join(names)}"
+        # Names of ClusterRoles may have spaces and signs that a shell reads.
+        yield "kubectl delete " + shlex.join(f"{kind.lower()}/{name}" for name in names)
 
 
 def _crd_steps(owner: RemovedOwner) -> Iterator[str]:
@@ -329,17 +331,17 @@ def _crd_steps(owner: RemovedOwner) -> Iterator[str]:
             "and neither the definitions nor namespaces can be deleted."
         )
         yield from (
-            f"$ kubectl patch crd {name} --type=merge -p '{NO_CONVERSION}'" for name in converting
+            f"kubectl patch crd {name} --type=merge -p '{NO_CONVERSION}'" for name in converting
         )
     if names := owner.names(CRD):
         listed = ",".join(names)
         yield "See whether somebody still needs the custom resources, and save them."
-        yield f"$ kubectl get {listed} -A -o yaml > objects.yaml"
+        yield f"kubectl get {listed} -A -o yaml > objects.yaml"
         yield (
             "Delete them. Those that stay have a finalizer that only the operator removes: install "
             "it again, or remove the finalizer by hand."
         )
-        yield f"$ kubectl delete {listed} -A --all --wait=false"
-        yield f"$ kubectl get {listed} -A"
+        yield f"kubectl delete {listed} -A --all --wait=false"
+        yield f"kubectl get {listed} -A"
         yield "Delete the definitions."
-        yield f"$ kubectl delete crd {' '.join(names)}"
+        yield f"kubectl delete crd {' '.join(names)}"

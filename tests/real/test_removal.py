@@ -124,7 +124,7 @@ def test_a_crd_that_the_server_can_not_read_without_its_webhook_is_found_by_a_sy
     assert (row.crd.name, row.service) == (f"kettles.{GROUP}", f"{NAMESPACE}/kettle-service")
     assert row.crd.stored == ["v1alpha1", "v1"]
     # The command for a removal that keeps the objects makes them readable again.
-    (patch,) = [step for step in keep_objects([row]) if step.startswith("$ kubectl patch")]
+    (patch,) = [step for step in keep_objects([row]) if step.startswith("kubectl patch")]
     content = patch.partition("-p '")[2].removesuffix("'")
     subject = {"apiVersion": CRD[0], "kind": CRD[1], "metadata": {"name": row.crd.name}}
     apiserver.admin.merge(subject, json.loads(content))

@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from installs.diagnosis.knowledge import is_command
 from installs.facts.inventory import is_due
 from installs.models import Action, ClusterInventory, CopyReport, Transition
 from installs.queries.leftovers import RemovedOwner, leftovers_of, removed_owners
@@ -73,16 +74,16 @@ def test_everything_of_a_removed_package_is_one_group_in_the_order_of_deletion(
     ]
     assert [row.objects for row in owner.leftovers if row.kind.endswith("Version")] == [12]
     assert [row.name for row in owner.leftovers if row.converts] == ["etcds.example.com"]
-    commands = [step for step in owner.steps if step.startswith("$ ")]
-    assert [command.split()[2:4] for command in commands] == [
-        ["delete", "validatingwebhookconfiguration"],
-        ["delete", "apiservice"],
+    commands = [step for step in owner.steps if is_command(step)]
+    assert [command.split()[1:3] for command in commands] == [
+        ["delete", "validatingwebhookconfiguration/vetcd-x1"],
+        ["delete", "apiservice/v1.api.example.com"],
         ["patch", "crd"],
         ["get", "backups.example.com,etcds.example.com"],
         ["delete", "backups.example.com,etcds.example.com"],
         ["get", "backups.example.com,etcds.example.com"],
         ["delete", "crd"],
-        ["delete", "clusterrole"],
+        ["delete", "clusterrole/etcd.v1-abc"],
         ["delete", "csv"],
         ["-n", "apps"],
         ["get", "all,configmaps,secrets,pvc"],
@@ -172,8 +173,9 @@ def test_pages_show_them_with_commands_and_rest_lists_them(reader: Client, prod:
     assert "/leftovers/" in assert_page(reader.get("/crds/")).links
     page = assert_page(reader.get("/leftovers/"))
     assert "1 removed operator with leftovers" in page.text
-    assert "Conversion webhook is gone" in page.text
+    assert "Webhook is gone" in page.text
     assert "kubectl delete crd backups.example.com etcds.example.com" in page.text
+    assert "$ kubectl" not in page.text, "commands are shown to copy, not as sentences"
     assert "No results found" in assert_page(reader.get("/leftovers/?q=grafana")).text
     rows = reader.get("/api/v1/leftovers?cluster=prod").json()
     assert rows["count"] == 8
@@ -213,3 +215,10 @@ def test_the_cluster_is_read_again_after_a_removal(prod: Cluster) -> None:
         finished_at=timezone.now() + timedelta(seconds=1),
     )  # fmt: skip
     assert is_due(prod)
+
+
+def test_a_name_that_a_shell_would_read_is_quoted_in_commands(prod: Cluster) -> None:
+    orphans = {"ClusterRole": {"a; reboot": "apps/etcd.v1", "--all": "apps/etcd.v1"}}
+    ClusterInventory.objects.create(cluster=prod, orphans=orphans)
+    (command,) = filter(is_command, only(prod).steps)
+    assert command == "kubectl delete clusterrole/--all 'clusterrole/a; reboot'"
