@@ -7,8 +7,8 @@ is no public way to get it.
 
 import re
 from collections.abc import Iterable
-from re import _constants as codes  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
+from re import _constants as codes
+from re import _parser
 from typing import Any
 
 _SHORTEST = 3  # shorter words are in almost every message
