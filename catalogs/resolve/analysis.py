@@ -138,7 +138,7 @@ def explain_missing_route(analysis: Analysis, facts: ResolverPackage, route: Rou
         reasons = [f"{route.start} is stranded: no entry of {where} replaces or skips it."]
     elif analysis.semantics == V0 and route.stop != route.start:
         reasons = [
-            f"OLM v0 goes from {route.start} by itself as far as {route.stop} and passes "
+            f"OLM v0 goes from {route.start} automatically as far as {route.stop} and passes "
             f"{route.goal} by: it always takes the entry nearest to the head, and no "
             "version can be pinned."
         ]

@@ -112,11 +112,11 @@ def read_target_cluster(
         if name not in ("", catalog.cluster.name):
             notices.append(
                 f"The catalog is of cluster {catalog.cluster.name}: "
-                f"it is not judged for “{name[:60]}”."
+                f"it is not evaluated for “{name[:60]}”."
             )
         return TargetCluster(catalog.cluster)
     by_name = {cluster.name: cluster for cluster in clusters(request)}
     if name not in ("", ALONE, *by_name):
-        notices.append(f"There is no cluster “{name[:60]}”: the catalog alone is asked.")
+        notices.append(f"There is no cluster “{name[:60]}”: verdicts are those without a cluster.")
     target = by_name.get(name or default_cluster(request))
     return TargetCluster(target, (ALONE, *by_name) if by_name else ())

@@ -251,8 +251,8 @@ def _target(
         if wanted is None or (released is not None and wanted(released.version)):
             hops = " to ".join((installed_bundle(operator), *target.hops))
             return target.bundle, [f"Upgrade path: {hops}."]
-    now = installed_bundle(operator) or "what is there"
-    return "", [f"No requested version follows {now}; it stays."]
+    now = installed_bundle(operator) or "the installed version"
+    return "", [f"No requested version is an upgrade of {now}; the version stays."]
 
 
 def waiting_plan(operator: Operator) -> Approval | None:

@@ -28,23 +28,23 @@ STATE_WORDS = {
     "progressing": "in progress",
     "failed": "failed",
     "waiting": "waiting",
-    "absent": "not there yet",
+    "absent": "not created",
 }
 WHAT = {
-    "PlatformOperator": "what you asked for",
-    "ClusterExtension": "what you asked for",
-    "Subscription": "what you asked for",
+    "PlatformOperator": "the request",
+    "ClusterExtension": "the request",
+    "Subscription": "the request",
     "BundleDeployment": "applies the bundle's objects",
     "Bundle": "fetches and checks the bundle's content",
     "ClusterObjectSet": "one revision of the objects",
-    "CatalogSource": "the catalog it comes from",
-    "InstallPlan": "what OLM resolved, and its approval",
+    "CatalogSource": "the catalog of the package",
+    "InstallPlan": "the resolved versions and their approval",
     "ClusterServiceVersion": "the installed version and what it requires",
     "Deployment": "runs the operator",
-    "Pod": "one running copy of the operator",
+    "Pod": "a running instance of the operator",
     "OperatorGroup": "which namespaces the operators of this namespace watch",
-    "OperatorCondition": "what the operator says about its own upgrade",
-    "Operator": "every object of this operator, as OLM counts them",
+    "OperatorCondition": "whether the operator allows an upgrade",
+    "Operator": "all objects of this operator, as listed by OLM",
 }
 
 

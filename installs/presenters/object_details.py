@@ -105,7 +105,7 @@ def status_words(row: Requirement) -> str:
     """The status of a requirement, which OLM writes as one word, as a reader would say it."""
     if row.status == "Present" and not row.met:
         return "There, not satisfied"
-    return _STATUS_WORDS.get(row.status, row.status or "Not told")
+    return _STATUS_WORDS.get(row.status, row.status or "Not reported")
 
 
 def facts_of(row: Operator | Component) -> list[Fact]:

@@ -270,7 +270,7 @@ def markdown(migrations: Sequence[V1Migration]) -> Iterator[str]:
     for migration in migrations:
         name = f"{migration.cluster}: {migration.namespace}/{migration.name}"
         yield f"\n## {plain(name)} ({migration.fate})\n\n"
-        for reason in migration.reasons or ("Nothing stands in the way.",):
+        for reason in migration.reasons or ("No blocker.",):
             yield f"- {plain(reason)}\n"
         for number, step in enumerate(migration.steps, 1):
             yield f"  {number}. {plain(step)}\n"

@@ -93,7 +93,7 @@ def read_query_string(
     by_name = {cluster.name: cluster for cluster in clusters(request)}
     name = values["cluster"] or (catalog.cluster.name if catalog.cluster else ALONE)
     if name != ALONE and name not in by_name:
-        notices.append(f"There is no cluster “{name[:60]}”: the catalog alone is asked.")
+        notices.append(f"There is no cluster “{name[:60]}”: verdicts are those without a cluster.")
     return AuditQuery(
         catalog,
         InstallMethod(values["path"]),

@@ -138,8 +138,8 @@ class Invalid(Refused):
 class TooMany(Refused):
     code = "too-many-requests"
     retryable = True
-    verdict = "is busy and asked us to slow down"
-    advice = "OLM Web tries again by itself."
+    verdict = "is busy and limits requests"
+    advice = "OLM Web retries automatically."
 
 
 class Broken(KubeError):
@@ -224,7 +224,7 @@ def from_answer(
         return Broken(
             f"Cluster {cluster} answered {method} {path} with an error ({status})"
             + (f": {text}" if text else "."),
-            hint="Look at the API server's health and log; OLM Web tries again by itself.",
+            hint="Look at the API server's health and log; OLM Web retries automatically.",
             **common,
         )
     kind = _REFUSALS.get(status, Refused)

@@ -51,6 +51,7 @@ PAGES = {
     "object": f"{_CRD}/clusterlogforwarders.logging.openshift.io",
     "crds": "/crds/",
     "leftovers": "/leftovers/",
+    "unknown-messages": "/unknown-messages/",
     "catalog-down": "/catalogs/sandbox/lab-catalog",
     "audit": "/audit/",
     "copied-csvs": "/reports/copied-csvs/",

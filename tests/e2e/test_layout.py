@@ -86,7 +86,7 @@ def test_the_page_scrolls_below_the_masthead_and_not_the_window(new_page) -> Non
     page.goto("/")
     assert page.evaluate("document.documentElement.scrollHeight") == 844
     page.goto("/#tasks")
-    expect(page.get_by_role("link", name="Choose an installable operator")).to_be_in_viewport()
+    expect(page.get_by_role("link", name="Install Tracing Demo")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Navigation")).to_be_in_viewport()
 
 

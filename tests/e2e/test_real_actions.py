@@ -120,7 +120,7 @@ def is_judged(page: Page, what: Locator) -> bool:
     """The worker judges a catalog some seconds after it was read; a form doesn't poll for it."""
     page.reload()
     expect(what).to_contain_text("From catalog")
-    return "Not judged yet" not in what.inner_text()
+    return "Not evaluated yet" not in what.inner_text()
 
 
 def review(page: Page) -> None:

@@ -118,7 +118,8 @@ def _as_text(finding: Finding | None, text: str) -> str:
     if finding is None and not text:
         return "The reason alone names no cause; give the message too."
     if finding is None:
-        return f"The knowledge base does not know this message.\nIts pattern: {fingerprint(text)}"
+        unknown = "No entry of the knowledge base matches this message."
+        return f"{unknown}\nIts pattern: {fingerprint(text)}"
     lines = [f"{finding.title} ({finding.id})", finding.cause, "", "What to do:"]
     lines += [
         f"  {'$ ' if is_command(step) else ''}{step}" for step in plain_remedy(finding.remedy)

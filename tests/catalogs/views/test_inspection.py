@@ -227,7 +227,7 @@ def test_a_registry_that_asks_to_wait_gets_its_time_and_no_worker_waits(admin, b
     assert inspection.start(bundle.image, "olivia") is None
     assert not run_next()
     page = admin.get(url(bundle, "catalogs:bundle")).content.decode()
-    assert "The registry asked to wait" in page
+    assert "The registry limits requests" in page
     assert admin.get(url(bundle, "api:get_inspection")).json()["next_attempt_at"]
     fake.wrong.clear()
     wait_over(row)
@@ -326,7 +326,7 @@ def test_the_package_page_links_to_the_contents_of_the_bundle_that_it_shows(clie
 def ask_by_rest(user, bundle, scope="act"):
     token, _ = ApiToken.issue(user.pk, scope)
     return Client().post(
-        url(bundle, "api:ask_for_inspection"), headers={"Authorization": f"Bearer {token}"}
+        url(bundle, "api:create_inspection"), headers={"Authorization": f"Bearer {token}"}
     )
 
 
@@ -348,7 +348,7 @@ def test_by_rest_scope_role_and_bundle_are_refused_as_on_the_page(
 ):
     assert ask_by_rest(olivia, bundle, scope="read").json()["error"]["code"] == "scope"
     assert ask_by_rest(bob, bundle).status_code == 403
-    assert Client().post(url(bundle, "api:ask_for_inspection")).status_code == 401
+    assert Client().post(url(bundle, "api:create_inspection")).status_code == 401
     Bundle.objects.update(image="")
     told = ask_by_rest(olivia, bundle)
     assert (told.status_code, told.json()["error"]["code"]) == (409, "nothing-to-inspect")

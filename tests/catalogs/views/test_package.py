@@ -122,7 +122,7 @@ def test_verdicts_are_those_of_the_catalogs_own_cluster(reader, etcd):
         assert "On cluster <strong>prod</strong>" in text_of(reader.get(url(etcd, **params)))
     text = text_of(reader.get(url(etcd, cluster="other")))
     assert "On cluster <strong>prod</strong>" in text
-    assert "it is not judged for “other”" in text
+    assert "it is not evaluated for “other”" in text
 
 
 def test_verdicts_of_a_catalog_of_no_cluster_are_told_for_the_one_that_is_chosen(reader):
@@ -140,14 +140,14 @@ def test_verdicts_of_a_catalog_of_no_cluster_are_told_for_the_one_that_is_chosen
     }
     for page, said in pages.items():
         alone = text_of(reader.get(page))
-        assert "<strong>no cluster</strong> is asked" in alone
+        assert "for <strong>no cluster</strong>" in alone
         assert said not in alone
         assert "cluster=other" in alone
         there = text_of(reader.get(page + "&cluster=other"))
         assert "On cluster <strong>other</strong>" in there
         assert said in there
         gone = text_of(reader.get(page + "&cluster=gone"))
-        assert "There is no cluster “gone”: the catalog alone is asked." in gone
+        assert "There is no cluster “gone”: verdicts are those without a cluster." in gone
 
 
 @pytest.mark.parametrize("tab", ["overview", "channels", "versions"])
@@ -161,7 +161,7 @@ def test_a_form_keeps_the_cluster_of_the_verdicts(reader, tab):
 
 
 def test_a_bundle_that_was_not_judged_yet_says_so(reader, etcd):
-    assert "Not judged yet" in text_of(reader.get(url(etcd)))
+    assert "Not evaluated yet" in text_of(reader.get(url(etcd)))
 
 
 def test_install_is_not_offered_from_a_catalog_without_a_cluster(reader):
@@ -445,7 +445,7 @@ def test_two_access_methods_of_one_catalog_are_no_two_sources(reader):
     address = reverse("catalogs:package", args=(cluster.name, "one", "etcd"))
     page = text_of(reader.get(address))
     assert "1 of 2 access methods:" in page
-    assert "no other catalog has this package to compare" in page
+    assert "No other catalog has this package" in page
     other = make_catalog(name="two", slug="two", cluster=cluster, revision=1)
     make_package(name="etcd", catalog=other)
     page = text_of(reader.get(address))

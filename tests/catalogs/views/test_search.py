@@ -311,7 +311,7 @@ def test_packages_are_filtered_by_the_paths_that_install_them(reader: Client) ->
     ]
     assert cards["d"] == []
     table = reader.get(URL, {"view": "table"}).content.decode()
-    assert "not judged yet" in table
+    assert "not evaluated yet" in table
     assert "Installable by Subscription" in table
 
 

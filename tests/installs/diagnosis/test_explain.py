@@ -37,7 +37,7 @@ def test_words_for_people_show_cause_and_commands() -> None:
     assert "AllNamespaces install mode required" in text
     assert "$ kubectl delete platformoperator NAME\n" in text
     assert "In these commands NAME stands for the name of the object." in text
-    assert "does not know" in explain("the moon is wrong")
+    assert "No entry of the knowledge base" in explain("the moon is wrong")
 
 
 def test_the_name_and_namespace_of_the_object_are_put_into_the_commands() -> None:

@@ -45,7 +45,7 @@ def synced(fake: KubeFake, cluster: Cluster) -> Cluster:
     [
         (401, "unauthorized", "Cluster prod did not accept our credentials: because."),
         (403, "forbidden", "Cluster prod does not allow this: because."),
-        (429, "too-many-requests", "Cluster prod is busy and asked us to slow down: because."),
+        (429, "too-many-requests", "Cluster prod is busy and limits requests: because."),
         (500, "cluster-broken", f"answered GET {FIRST} with an error (500): because."),
     ],
 )

@@ -72,7 +72,7 @@ def test_without_a_catalog_the_page_says_what_it_needs(reader: Client) -> None:
 
 def test_a_catalog_that_was_not_judged_says_so(reader: Client) -> None:
     make_catalog()
-    assert "Not judged yet" in reader.get(URL).content.decode()
+    assert "Not evaluated yet" in reader.get(URL).content.decode()
 
 
 def test_counts_buckets_and_packages_are_shown(reader: Client, catalog: Catalog) -> None:

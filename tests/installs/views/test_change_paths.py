@@ -117,7 +117,7 @@ def test_the_install_form_shows_the_stored_verdict_of_its_path_and_group(writer:
     extension = assert_page(writer.get(address, {"path": "ClusterExtension"}))
     assert "ce-webhook speaks here." in extension.text
     platform = assert_page(writer.get(address, {"path": "PlatformOperator"}))
-    assert "Not judged" in platform.text
+    assert "Not evaluated" in platform.text
 
 
 def test_every_upgrade_target_has_its_verdict_beside_it(writer: Client) -> None:

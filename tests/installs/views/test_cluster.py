@@ -36,8 +36,8 @@ def test_each_feed_tells_its_state_its_age_and_its_cost(reader: Client, prod: Cl
     make_watch(cluster=prod, last_event_at=heard, listed_at=listed, lists=2, watches=7)
     page = assert_page(reader.get(PAGE))
     assert "Everything that this cluster serves is read" in page.text
-    assert "Watching 1 of 1 feeds that it serves, last heard 1 min ago" in page.text
-    assert "2 lists and 7 watches asked of its API server so far" in page.text
+    assert "1 of 1 served resources watched, last event 1 min ago" in page.text
+    assert "2 list requests and 7 watch requests so far" in page.text
     assert "Subscription Watching – 1 1 min ago 3 h ago 2 7" in page.text
 
 
@@ -70,15 +70,15 @@ def test_a_feed_that_fails_says_why_and_stands_first(reader: Client, prod: Clust
     make_watch(cluster=prod)
     make_watch(cluster=prod, kind="InstallPlan", state="retrying", error="connection refused")
     page = assert_page(reader.get(PAGE))
-    assert "InstallPlan Retrying connection refused It is tried again by itself." in page.text
+    assert "InstallPlan Retrying connection refused It is retried automatically." in page.text
     assert page.text.index("InstallPlan Retrying") < page.text.index("Subscription Watching")
 
 
 def test_a_watch_that_nobody_keeps_alive_is_told(reader: Client, prod: Cluster) -> None:
     make_watch(cluster=prod, last_event_at=timezone.now() - timedelta(hours=1))
     page = assert_page(reader.get(PAGE))
-    assert "Subscription Silent Nothing was heard for longer" in page.text
-    assert "Is the worker running?" in page.text
+    assert "Subscription Silent No event for longer" in page.text
+    assert "Check that the worker runs." in page.text
 
 
 def test_objects_are_counted_once_a_kind(reader: Client, prod: Cluster) -> None:
