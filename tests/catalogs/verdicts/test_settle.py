@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from django.utils import timezone
 
 from catalogs.contents import bulk_inspection, inspection
 from catalogs.contents.bulk_inspection import Summary, inspect_images
+from catalogs.management.commands import inspect_catalog
 from catalogs.models import Bundle, BundleInspection, Catalog, Prediction
 from catalogs.sources.oci.pace import Pace
 from catalogs.tasks import inspect_bundle
@@ -319,4 +321,26 @@ def test_the_command_reports_in_words_and_as_json(
     )
     with pytest.raises(CommandError, match='No catalog is called "nope"') as refused:
         call_command("inspect_catalog", "nope")
+    assert refused.value.returncode == 2
+
+
+def test_the_command_says_why_it_stopped_and_whom_it_waits_for(
+    catalog: Catalog,
+    fake: RegistryFake,
+    settings: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ship_many(catalog, fake, 2)
+    settings.INSPECTION_BUDGET = 1
+    with pytest.raises(SystemExit):
+        call_command("inspect_catalog", "community")
+    printed = capsys.readouterr()
+    assert "1 of 2 images inspected, 1 left" in printed.out
+    assert "OLMWEB_INSPECTION_BUDGET are used for today" in printed.err
+    waiting = Summary(wanted=2, waiting={"quay.example": 41.6})
+    assert inspect_catalog._words(waiting).endswith("; quay.example asks to wait, 42 s left")
+    settings.REGISTRIES_CONF = str(tmp_path / "absent.conf")
+    with pytest.raises(CommandError, match=r"absent\.conf, can't be read") as refused:
+        call_command("inspect_catalog", "community")
     assert refused.value.returncode == 2
