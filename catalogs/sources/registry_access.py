@@ -14,7 +14,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalogs.models import RegistryMirrors
-from catalogs.sources.oci.mirrors import Registries, Rule, read_file, rules_of
+from catalogs.sources.oci.mirrors import Registries, Rule, digest_rules, read_file, rules_of
 from catalogs.sources.oci.pace import Pace
 from catalogs.sources.oci.source import RegistryAccess
 from olmweb.clusters import client_for
@@ -27,9 +27,16 @@ log = structlog.get_logger(__name__)
 READ_AGAIN = timedelta(minutes=10)
 
 
-def registry_access(*, named_by_others: bool = False, pace: Pace | None = None) -> RegistryAccess:
-    """Access by the settings and the stored mirrors; one query. Raises SourceError for an
-    unreadable OLMWEB_REGISTRIES_CONF."""
+def registry_access(
+    *, cluster: Cluster | None = None, named_by_others: bool = False, pace: Pace | None = None
+) -> RegistryAccess:
+    """Access by the settings and the stored mirrors: those of `cluster`, or of all clusters.
+
+    `named_by_others` as in RegistryAccess; other images without a cluster use no mirrors for tags,
+    because a cluster could give another content to what a person typed. One query. Raises
+    SourceError for an unreadable OLMWEB_REGISTRIES_CONF.
+    """
+    rules = stored_rules(cluster)
     return RegistryAccess(
         settings.INSECURE_REGISTRIES,
         settings.REGISTRY_CREDENTIALS,
@@ -37,15 +44,18 @@ def registry_access(*, named_by_others: bool = False, pace: Pace | None = None) 
         pace=pace,
         registries=Registries(
             read_file(Path(settings.REGISTRIES_CONF)) if settings.REGISTRIES_CONF else (),
-            stored_rules(),
+            rules if cluster is not None or named_by_others else digest_rules(rules),
         ),
     )
 
 
-def stored_rules() -> tuple[Rule, ...]:
-    """The rules of all clusters, as they were last read."""
-    rows = RegistryMirrors.objects.order_by("cluster__name").values_list("rules", flat=True)
-    return tuple(rule for rules in rows for rule in msgspec.convert(rules, list[Rule]))
+def stored_rules(cluster: Cluster | None = None) -> tuple[Rule, ...]:
+    """The rules of the cluster, or of all clusters, as they were last read."""
+    rows = RegistryMirrors.objects.order_by("cluster__name")
+    if cluster is not None:
+        rows = rows.filter(cluster=cluster)
+    values = rows.values_list("rules", flat=True)
+    return tuple(rule for rules in values for rule in msgspec.convert(rules, list[Rule]))
 
 
 def refresh_mirrors() -> None:

@@ -122,7 +122,7 @@ class _ClusterSource:
         try:
             parsed = parse_reference(reference)
             complete = credentials_for(parsed, settings.REGISTRY_CREDENTIALS).complete
-            access = registry_access()
+            access = registry_access(cluster=self.cluster)
             configured = any(e.configured for e in access.registries.endpoints(parsed))
         except SourceError as error:
             return AccessMethod(name, why=error.message.rstrip("."))

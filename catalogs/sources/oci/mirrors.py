@@ -48,8 +48,8 @@ class Rule(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A registry to ask for an image, by `reference`. `insecure`: by plain HTTP. `configured`: an
-    administrator named it, so it may have a private address."""
+    """A registry to ask for an image, by `reference`. `insecure`: by plain HTTP. `configured`: the
+    file names it, and no object of a cluster, so it may have a private address."""
 
     reference: ImageReference
     insecure: bool = False
@@ -70,9 +70,10 @@ class Registries:
         own = _matches(self.file, text)
         others = _matches(self.clusters, text)
         found: dict[ImageReference, Endpoint] = {}
-        for rule in (*own, *others):
-            for endpoint in _mirrors(rule, reference):
-                found.setdefault(endpoint.reference, endpoint)
+        for rules, configured in ((own, True), (others, False)):
+            for rule in rules:
+                for endpoint in _mirrors(rule, reference, configured=configured):
+                    found.setdefault(endpoint.reference, endpoint)
         blocked = own[0].blocked if own else bool(others) and all(r.blocked for r in others)
         if not blocked:
             last = _at(own[0], own[0].location, text) if own else reference
@@ -107,11 +108,11 @@ def _matched(prefix: str, text: str) -> int:
     return len(prefix) if text.startswith(prefix) and rest in ("", "/", ":", "@") else 0
 
 
-def _mirrors(rule: Rule, reference: ImageReference) -> Iterator[Endpoint]:
+def _mirrors(rule: Rule, reference: ImageReference, *, configured: bool) -> Iterator[Endpoint]:
     for mirror in rule.mirrors:
         if mirror.by_digest if reference.digest else mirror.by_tag:
             located = _at(rule, mirror.location, str(reference))
-            yield Endpoint(located, mirror.insecure, configured=True)
+            yield Endpoint(located, mirror.insecure, configured)
 
 
 def _at(rule: Rule, location: str, text: str) -> ImageReference:
@@ -199,6 +200,22 @@ def rules_of(objects: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
                 mirrors=tuple(dict.fromkeys((*rule.mirrors, *added))),
             )
     return tuple(rules.values())
+
+
+def digest_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules without mirrors for tags and without blocks: they give no image another content."""
+    return tuple(
+        msgspec.structs.replace(
+            rule,
+            blocked=False,
+            mirrors=tuple(
+                msgspec.structs.replace(mirror, by_tag=False)
+                for mirror in rule.mirrors
+                if mirror.by_digest
+            ),
+        )
+        for rule in rules
+    )
 
 
 def _texts(value: object) -> list[str]:

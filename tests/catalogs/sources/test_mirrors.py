@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from django.utils import timezone
 
@@ -297,3 +298,28 @@ def test_mirrors_that_may_not_be_read_any_more_stay(cluster_api: KubeFake) -> No
     refresh_mirrors()
     assert registry_access().registries.clusters == before
     assert "prod" in RegistryMirrors.objects.get().error
+
+
+@pytest.mark.django_db
+def test_a_cluster_gives_no_other_content_to_the_catalogs_of_others(settings: Any) -> None:
+    rules = rules_of(
+        [
+            mirror_set(0, "a", entry("up.example", "m.example", mirrorSourcePolicy=NEVER)),
+            mirror_set(1, "b", entry("up.example", "tags.example")),
+        ]
+    )
+    prod, edge = make_cluster(name="prod"), make_cluster(name="edge")
+    RegistryMirrors.objects.create(
+        cluster=prod, rules=msgspec.to_builtins(rules), read_at=timezone.now()
+    )
+    tag, pinned = "up.example/op:v1", f"up.example/op@{DIGEST}"
+    own, of_prod = registry_access().registries, registry_access(cluster=prod).registries
+    assert asked(own, tag) == ["up.example/op:v1"]
+    assert asked(own, pinned) == [f"m.example/op@{DIGEST}", pinned]
+    assert asked(of_prod, tag) == ["tags.example/op:v1"]
+    assert asked(of_prod, pinned) == [f"m.example/op@{DIGEST}"]
+    assert asked(registry_access(cluster=edge).registries, pinned) == [pinned]
+    bundles = registry_access(named_by_others=True).registries
+    assert asked(bundles, tag) == ["tags.example/op:v1"]
+    # An object of a cluster opens no private address.
+    assert not any(e.configured for e in bundles.endpoints(parse_reference(pinned)))
