@@ -16,6 +16,7 @@ class WebhookReceiver(models.Model):
         JSON = "json", "JSON"
         CLOUDEVENTS = "cloudevents", "CloudEvents"
         SLACK = "slack", "Slack"
+        ALERTMANAGER = "alertmanager", "Alertmanager"
 
     name = models.CharField(max_length=60, unique=True)
     url = models.CharField("address", max_length=2000)

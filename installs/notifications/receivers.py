@@ -13,7 +13,7 @@ redirects are not followed. They may hold secrets: errors name the host alone.
 import hashlib
 import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlsplit
 
@@ -23,16 +23,25 @@ from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 
+from catalogs.models import Catalog
 from catalogs.sources import guard
 from catalogs.sources.base import Cut, SourceError
-from installs.models import WebhookDelivery, WebhookReceiver
-from installs.notifications.event_formats import EVENT_FORMATS, SentEvent, data_of, encode
+from installs.models import Operator, WebhookDelivery, WebhookReceiver
+from installs.notifications.event_formats import (
+    EVENT_FORMATS,
+    SEVERITIES,
+    SentEvent,
+    data_of,
+    encode,
+)
 from installs.notifications.send import AGAIN, CONTENT, SendResult, retry_after
+from olmweb.clusters import NOT_CONFIGURED
 from olmweb.errors import BadRequest
 from olmweb.eventlog import read
 from olmweb.eventlog.read import Selection
-from olmweb.eventlog.types import EventType, HealthData, LoggedEvent
-from olmweb.runtime.leases import lease
+from olmweb.eventlog.types import EventType, FailureData, HealthData, LoggedEvent
+from olmweb.models import Cluster
+from olmweb.runtime.leases import acquire, lease
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +49,7 @@ RULES = guard.Rules()
 REQUEST_SECONDS = 15
 RUN_SECONDS = 30  # a run begins no request to a receiver after this
 LEASE_SECONDS = 120
+RENEW_SECONDS = 300
 FIRST_WAIT, LONGEST_WAIT = 10.0, 1800.0  # seconds; doubled after each attempt
 GIVE_UP_AFTER = timedelta(days=1)
 OPEN = (WebhookDelivery.State.PENDING, WebhookDelivery.State.FAILING)
@@ -49,12 +59,13 @@ def deliver_all() -> None:
     """Sends what is due to every enabled receiver, unless another worker does."""
     now = timezone.now()
     for receiver in WebhookReceiver.objects.filter(enabled=True, next_at__lte=now):
-        if not _has_work(receiver):
-            continue
-        with lease(f"webhook-receiver:{receiver.pk}", LEASE_SECONDS) as held:
-            if held is not None:
-                receiver.refresh_from_db()
-                _deliver(receiver)
+        if _has_work(receiver):
+            with lease(f"webhook-receiver:{receiver.pk}", LEASE_SECONDS) as held:
+                if held is not None:
+                    receiver.refresh_from_db()
+                    _deliver(receiver)
+        if EVENT_FORMATS[receiver.format].renews and not receiver.error:
+            _renew(receiver)
 
 
 def check_address(url: str) -> None:
@@ -153,6 +164,53 @@ def _attempt(receiver: WebhookReceiver, row: WebhookDelivery) -> bool:
     return not waits and not (result.content and len(row.events) > 1)
 
 
+def _renew(receiver: WebhookReceiver) -> None:
+    """Sends the alerts of what lasts, once in RENEW_SECONDS: their lease is kept that long."""
+    if acquire(f"webhook-renewal:{receiver.pk}", RENEW_SECONDS) is None:
+        return
+    selection = Selection(tuple(receiver.types), tuple(receiver.clusters))
+    events = [_sent(event) for event in lasting(selection)]
+    group = EVENT_FORMATS[receiver.format].group
+    for start in range(0, len(events), group):
+        result = _request(receiver, events[start : start + group], "renewal")
+        if result.error:  # sent again with the next renewal, before the alerts end
+            log.warning("alerts not renewed", receiver=receiver.name, error=result.error)
+            return
+
+
+def lasting(selection: Selection) -> Iterator[LoggedEvent]:
+    """What is wrong now of the selection, each as the event that would say so; three queries."""
+
+    def selects(type_: EventType, cluster: str) -> bool:
+        return (not selection.types or type_ in selection.types) and (
+            not selection.clusters or cluster in selection.clusters
+        )
+
+    clusters = Cluster.objects.exclude(error_code=NOT_CONFIGURED)
+    type_ = EventType.OPERATOR_HEALTH
+    operators = Operator.objects.filter(health__in=SEVERITIES, cluster__in=clusters)
+    for row in operators.select_related("cluster").defer("conditions", "details"):
+        if selects(type_, row.cluster.name):
+            health = HealthData("", "", row.health, row.reason, row.message[:1000], row.finding)
+            since, place = row.since or row.observed_at, (row.kind, row.namespace, row.name)
+            yield LoggedEvent(0, str(type_), since, row.cluster.name, *place, "", health)
+    type_ = EventType.CLUSTER_UNREACHABLE
+    for cluster in clusters.filter(reachable=False):
+        if selects(type_, cluster.name):
+            data = FailureData(cluster.error_code, cluster.error_text, cluster.error_hint)
+            since = cluster.unreachable_since or timezone.now()
+            place = ("Cluster", "", cluster.name)
+            yield LoggedEvent(0, str(type_), since, cluster.name, *place, "", data)
+    type_ = EventType.CATALOG_FAILING
+    for catalog in Catalog.objects.filter(failing_since__isnull=False).select_related("cluster"):
+        name = catalog.cluster.name if catalog.cluster else None
+        if selects(type_, name or ""):
+            data = FailureData(catalog.error_code, catalog.error_text, catalog.error_hint)
+            since = catalog.failing_since or timezone.now()
+            place = (catalog.source_kind, catalog.namespace, catalog.name)
+            yield LoggedEvent(0, str(type_), since, name, *place, str(catalog), data)
+
+
 def _wait(attempts: int, result: SendResult) -> float:
     if result.wait is not None:
         return result.wait
@@ -161,17 +219,23 @@ def _wait(attempts: int, result: SendResult) -> float:
 
 def _request(receiver: WebhookReceiver, events: Sequence[SentEvent], delivery: str) -> SendResult:
     form = EVENT_FORMATS[receiver.format]
-    body = encode(form, events)
+    now = timezone.now()
+    body = encode(form, events, now)
+    if not body:
+        return SendResult()  # nothing begins or ends an alert
     headers = {
         "Content-Type": form.content_type,
         "User-Agent": "olmweb",
         "Olmweb-Delivery": delivery,
-        **signature(receiver.secret, body, timezone.now()),
+        **signature(receiver.secret, body, now),
     }
     host = urlsplit(receiver.url).hostname or "The receiver"
+    url = receiver.url
+    if form.path and not urlsplit(url).path.rstrip("/").endswith(form.path):
+        url = url.rstrip("/") + form.path
     try:
         with guard.request(
-            "POST", receiver.url, headers, RULES, body=body, seconds=REQUEST_SECONDS
+            "POST", url, headers, RULES, body=body, seconds=REQUEST_SECONDS
         ) as answer:
             status = int(answer.status)
             if 200 <= status < 300:

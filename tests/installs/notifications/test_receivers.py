@@ -23,7 +23,7 @@ from installs.notifications import receivers
 from olmweb.eventlog.record import event, publish, record
 from olmweb.eventlog.types import EventType, FailureData, HealthData
 from olmweb.models import Cluster, Lease
-from tests.factories import make_cluster
+from tests.factories import make_catalog, make_cluster, make_operator
 from tests.worlds.webhook_receiver import Receiver, Reply
 
 pytestmark = pytest.mark.django_db
@@ -217,6 +217,53 @@ def test_slack_gets_a_line_an_event_without_markup_of_the_cluster(
     assert "message `A *message*.`" in first
     assert first.endswith("<https://olmweb.example/operators/prod/Subscription/ops/one|open>")
     assert second.startswith(":red_circle: *cluster.unreachable*: `Cluster` `prod`")
+
+
+def test_alertmanager_gets_alerts_that_begin_last_and_end(server: Receiver, prod: Cluster) -> None:
+    add(server, format="alertmanager", url=f"http://{server.host}/base/")
+    started = timezone.now()
+    make_operator(
+        cluster=prod, kind="Subscription", namespace="ops", name="lasting", health="Blocked",
+        reason="R", since=started,
+    )  # fmt: skip
+    make_catalog(cluster=prod, name="broken", failing_since=started, error_code="cut-short")
+    with time_machine.travel(started, tick=False) as clock:
+        happen(prod, "etcd")
+        tasks.notify()
+        assert {request.path for request in server.got} == {"/base/api/v2/alerts"}
+        begun, renewed = server.bodies
+        assert begun[0]["labels"] == {
+            "alertname": "OperatorNeedsAttention", "cluster": "prod", "kind": "Subscription",
+            "namespace": "ops", "name": "etcd", "severity": "critical",
+        }  # fmt: skip
+        assert begun[0]["endsAt"] > begun[0]["startsAt"]
+        assert [(alert["labels"]["alertname"], alert["labels"]["name"]) for alert in renewed] == [
+            ("OperatorNeedsAttention", "lasting"), ("CatalogFailing", "broken"),
+        ]  # fmt: skip
+        assert renewed[1]["labels"]["catalog"] == "prod/broken"
+        tasks.notify()
+        assert len(server.got) == 2, "five minutes are not over"
+        Lease.objects.update(expires_at=started - timedelta(seconds=1))
+        clock.shift(300)
+        data = HealthData("Failed", "", "Healthy", "", "", "")
+        record([event(EventType.OPERATOR_HEALTH, timezone.now(), data, cluster_id=prod.pk,
+                      kind="Subscription", namespace="ops", name="etcd")])  # fmt: skip
+        publish()
+        tasks.notify()
+    ended, renewed_again = server.bodies[2:]
+    assert ended[0]["labels"] == begun[0]["labels"]
+    assert ended[0]["endsAt"] == ended[0]["startsAt"]
+    assert len(renewed_again) == 2
+
+
+def test_events_that_are_no_alert_are_not_sent_to_alertmanager(
+    server: Receiver, prod: Cluster
+) -> None:
+    add(server, format="alertmanager")
+    happen(prod, "etcd", health="Upgrading")
+    tasks.notify()
+    assert not server.got
+    assert states() == ["sent"]
 
 
 # -- addresses and secrets -------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def read_lists() -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
     for name, path in LISTS.items():
         path = re.sub("/prod/redhat-operators/", "/{cluster}/{catalog}/", ROOT + path)
         operation = document["paths"][path]["get"]
-        answer = operation["responses"][200]["content"]["application/json"]["schema"]
+        answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
         page = document["components"]["schemas"][answer["$ref"].rpartition("/")[2]]
         row = page["properties"]["items"]["items"]["$ref"].rpartition("/")[2]
         fields[name] = tuple(document["components"]["schemas"][row]["properties"])

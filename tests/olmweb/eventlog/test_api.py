@@ -176,7 +176,9 @@ def test_every_type_has_data_and_is_in_the_document() -> None:
     assert set(DATA_TYPES) == set(EventType)
     document = openapi_document()
     operation = document["paths"]["/api/v1/events"]["get"]
-    assert set(operation["responses"][200]["content"]) == {"application/json", "text/event-stream"}
+    assert set(operation["responses"]["200"]["content"]) == {
+        *("application/json", "application/x-ndjson", "text/csv", "text/event-stream")
+    }
     names = {parameter["name"] for parameter in operation["parameters"]}
     assert {"type", "cluster", "since", "until", "after", "limit", "Last-Event-ID"} <= names
     data = document["components"]["schemas"]["LoggedEvent"]["properties"]["data"]
