@@ -40,6 +40,7 @@ CONSOLES = {  # cluster name -> address of its OpenShift Console
 CATALOG_POLL = env.seconds("OLMWEB_CATALOG_POLL", "10m")
 STATE_POLL = env.seconds("OLMWEB_STATE_POLL", "10s")
 RETENTION_DAYS = env.integer("OLMWEB_RETENTION_DAYS", 90, minimum=1)
+API_RATE = env.integer("OLMWEB_API_RATE", 6000)  # requests of a token in a minute; 0: no limit
 EVENT_RETENTION_DAYS = env.integer("OLMWEB_EVENT_RETENTION_DAYS", 7, minimum=1)
 AUDIT_RETENTION_DAYS = env.integer("OLMWEB_AUDIT_RETENTION_DAYS", 365, minimum=0)  # 0: for ever
 WEBHOOK_URL = env.text("OLMWEB_WEBHOOK_URL")

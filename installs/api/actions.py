@@ -42,7 +42,14 @@ from installs.queries.activity import progress_of, with_progress
 from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_request
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
-from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
+from olmweb.api.lists import (
+    SORT,
+    ListParameters,
+    Page,
+    StoredRows,
+    answer_list,
+    order_of,
+)
 from olmweb.api.parameters import (
     SINCE,
     UNTIL,
@@ -53,6 +60,7 @@ from olmweb.api.parameters import (
     at_or_after,
     before,
     own_value,
+    text,
     values,
 )
 from olmweb.clusters import get_cluster
@@ -65,6 +73,10 @@ FORM_FIELDS = (
     *("service_account", "crd_safety"),
 )
 ALWAYS = frozenset({"cluster", "verb", "dry_run"})
+SortedBy = Literal[
+    "created_at", "-created_at", "package", "-package", "name", "-name", "verb", "-verb", "state",
+    "-state",
+]  # fmt: skip
 OF_OBJECT = frozenset({"method", "namespace", "name"})
 router = Router(tags=["Actions"])
 
@@ -81,12 +93,16 @@ class ActionParameters(ListParameters):
     user: Annotated[Values, FilterLookup("user__username__in")] = values("Who asked for it.")
     since: Moment = Field(None, description=SINCE)
     until: Moment = Field(None, description=UNTIL)
+    sort: SortedBy = text(f"{SORT} Newest first without it.")
 
     def filter_since(self, moment: Moment) -> Q:
         return at_or_after("created_at", moment)
 
     def filter_until(self, moment: Moment) -> Q:
         return before("created_at", moment)
+
+    def filter_sort(self, _: str) -> Q:
+        return Q()
 
 
 class ActionBody(RequestBody):
@@ -126,7 +142,7 @@ def list_actions(request: HttpRequest, query: Query[ActionParameters]) -> HttpRe
     by_state = Action.objects.order_by("state").values_list("state")
     state = list(by_state.annotate(Count("id"), Max("id"), Max("finished_at"), Max("sent_at")))
     actions = query.filter(Action.objects.select_related("cluster", "user"))
-    source = StoredRows(actions, ("-id",), action_rows)
+    source = StoredRows(actions, order_of(query.sort, ("-id",)), action_rows)
     return answer_list(request, query, "actions", ActionRow, source, state)
 
 

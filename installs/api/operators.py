@@ -4,7 +4,7 @@ The fields are those of OperatorRow and OperatorDetail in installs.api.schemas. 
 answered from rows and makes no request to a cluster.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.db.models import F, Max, Min, Q
 from django.http import HttpRequest
@@ -33,7 +33,14 @@ from installs.queries import operator_detail as detail
 from installs.queries.catalog_references import with_catalogs
 from installs.state.observation import details_of, diagnose_row
 from olmweb.api.formats import answer_one, fill
-from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
+from olmweb.api.lists import (
+    SORT,
+    ListParameters,
+    Page,
+    StoredRows,
+    answer_list,
+    order_of,
+)
 from olmweb.api.parameters import (
     SINCE,
     UNTIL,
@@ -44,6 +51,7 @@ from olmweb.api.parameters import (
     at_or_after,
     before,
     none_for_dash,
+    text,
     values,
 )
 from olmweb.models import Cluster
@@ -58,6 +66,10 @@ def read_reference_or_dash(value: str) -> str:
 UPGRADABLE = ~Q(upgrade="") & ~Q(upgrade=F("version"))
 ReferencesOrNone = list[Annotated[str, AfterValidator(read_reference_or_dash)]] | None
 NameOrNone = list[Annotated[str, AfterValidator(none_for_dash)]] | None
+SortedBy = Literal[
+    "name", "-name", "package", "-package", "namespace", "-namespace", "kind", "-kind", "health",
+    "-health", "version", "-version", "observed_at", "-observed_at",
+]  # fmt: skip
 CSV = "ClusterServiceVersion"  # one without a Subscription
 OnCluster = Annotated[Values, FilterLookup("cluster__name__in")]
 router = Router(tags=["Operators"])
@@ -87,6 +99,10 @@ class OperatorParameters(ListParameters):
     until: Moment = Field(None, description=f"Its health and reason began: {UNTIL}")
     upgrade: list[bool] | None = values("Whether there is another version to take.")
     q: Values = values("Words that name, package, reason or message contain.")
+    sort: SortedBy = text(SORT)
+
+    def filter_sort(self, _: str) -> Q:
+        return Q()
 
     def filter_catalog(self, references: ReferencesOrNone) -> Q:
         return with_catalogs(references, Operator.objects.all()) if references else Q()
@@ -127,7 +143,8 @@ def list_operators(request: HttpRequest, query: Query[OperatorParameters]) -> Ht
     """What is installed: PlatformOperators, ClusterExtensions, Subscriptions, and
     ClusterServiceVersions without one."""
     operators = query.filter(Operator.objects.select_related("cluster").defer("conditions"))
-    source = StoredRows(operators, ("name", "id"), operator_rows)
+    order = order_of(query.sort, ("name", "id"))
+    source = StoredRows(operators, order, operator_rows)
     return answer_list(request, query, "operators", OperatorRow, source, clusters_state())
 
 

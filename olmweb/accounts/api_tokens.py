@@ -12,7 +12,7 @@ from ninja.security.base import AuthBase
 
 from olmweb.accounts import audit
 from olmweb.accounts.roles import sign_in_problem
-from olmweb.accounts.throttling import WRONG_TOKENS, check_rate, count
+from olmweb.accounts.throttling import WRONG_TOKENS, check_rate, count, count_request
 from olmweb.errors import OlmwebError
 from olmweb.models import ApiToken
 
@@ -86,6 +86,16 @@ class BearerToken(AuthBase):
                     audit.attempt(audit.Event.TOKEN_REFUSED, reason="too many wrong tokens")
             raise
         request.user = token.user
+        rate = count_request(token.pk)
+        request.rate = rate  # type: ignore[attr-defined]  # of the headers of the answer
+        if rate is not None and rate.used > rate.limit:
+            raise OlmwebError(
+                f"This token has sent more than {rate.limit:,} requests in a minute.",
+                code="rate-limited",
+                status=429,
+                retryable=True,
+                hint=f"Go on in {rate.reset} seconds, as the header Retry-After says.",
+            )
         return token
 
 

@@ -8,6 +8,9 @@ what a single client is given.
 """
 
 import ipaddress
+import time
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -126,6 +129,40 @@ def count(request: HttpRequest, kind: str) -> bool:
         return cache.incr(key) == RATE_LIMIT
     except ValueError:  # it expired in between, or the cache is away
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Requests of an API token in this minute; `reset` is in how many seconds the next begins."""
+
+    limit: int
+    used: int
+    reset: int
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """As in draft-ietf-httpapi-ratelimit-headers-07 in its older, widely read form."""
+        headers = {
+            "RateLimit-Limit": str(self.limit),
+            "RateLimit-Remaining": str(max(0, self.limit - self.used)),
+            "RateLimit-Reset": str(self.reset),
+        }
+        return headers | ({"Retry-After": str(self.reset)} if self.used > self.limit else {})
+
+
+def count_request(token_id: int) -> Rate | None:
+    """Counts a request of the token; None without a limit (API_RATE). Without the cache each is the
+    first."""
+    limit = settings.API_RATE
+    if not limit:
+        return None
+    window, since = divmod(int(time.time()), RATE_WINDOW)
+    key = f"rate:api-token:{token_id}:{window}"
+    used = 1
+    if not cache.add(key, 1, RATE_WINDOW):
+        with suppress(ValueError):  # the cache is away
+            used = cache.incr(key)
+    return Rate(limit, used, RATE_WINDOW - since)
 
 
 def _key(request: HttpRequest, kind: str) -> str:

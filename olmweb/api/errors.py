@@ -17,6 +17,7 @@ from django.urls import URLPattern
 from django.views import defaults
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
+from olmweb.accounts.throttling import RATE_WINDOW, Rate
 from olmweb.errors import BadRequest, Missing, OlmwebError, refuse_nul
 
 log = structlog.get_logger(__name__)
@@ -46,6 +47,8 @@ def error_response(error: OlmwebError) -> HttpResponse:
         msgspec.json.encode(body), status=error.status, content_type="application/json"
     )
     response["Cache-Control"] = "no-store"
+    if error.status == 429:
+        response["Retry-After"] = str(RATE_WINDOW)
     if error.status == 401:
         response["WWW-Authenticate"] = 'Bearer realm="OLM Web"'
     return response
@@ -182,8 +185,13 @@ def guard(view: View) -> View:
             else:
                 response = view(request, *args, **kwargs)
         except Exception as error:  # the API's boundary
-            return handle_exception(request, error)
-        return _method_not_allowed(request, response) if response.status_code == 405 else response
+            response = handle_exception(request, error)
+        if response.status_code == 405:
+            response = _method_not_allowed(request, response)
+        rate: Rate | None = getattr(request, "rate", None)
+        for name, value in (rate.headers if rate else {}).items():
+            response[name] = value
+        return response
 
     guarded.answers_errors = True  # type: ignore[attr-defined]
     return guarded

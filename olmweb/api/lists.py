@@ -70,6 +70,16 @@ class ListParameters(Parameters, FilterSchema):
     filter_limit = filter_cursor = filter_fields = filter_format = no_condition
 
 
+SORT = "Order of the list: the name of a field, `-` before it for the reverse."
+
+
+def order_of(sort: str, default: Sequence[str]) -> Sequence[str]:
+    """The order of a list that is sorted by one field, with the id for equal values."""
+    if not sort:
+        return default
+    return (sort, "-id" if sort.startswith("-") else "id")
+
+
 class ReportParameters(ListParameters):
     """The parameters of a list that is also written as Markdown."""
 

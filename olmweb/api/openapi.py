@@ -46,8 +46,21 @@ _HEADERS: dict[str, dict[str, Any]] = {
         "schema": {"type": "string", "enum": ["true", "false"]},
     },
     "WWW-Authenticate": {"description": "Bearer.", "schema": _TEXT},
+    "RateLimit-Limit": {
+        "description": "Requests of the token in a minute.",
+        "schema": {"type": "integer"},
+    },
+    "RateLimit-Remaining": {
+        "description": "Those that are left in this minute.",
+        "schema": {"type": "integer"},
+    },
+    "RateLimit-Reset": {
+        "description": "Seconds until the next minute begins.",
+        "schema": {"type": "integer"},
+    },
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}},
 }
+_RATE = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 _ERRORS = {
     400: "A parameter or the body can't be read.",
     401: "No credentials, or wrong ones.",
@@ -138,6 +151,8 @@ def _complete_operation(method: str, operation: dict[str, Any], schemas: dict[st
         if code in (401, 429):
             answer["headers"] = _headers("WWW-Authenticate" if code == 401 else "Retry-After")
         responses.setdefault(code, answer)
+    for answer in responses.values():
+        answer["headers"] = answer.get("headers", {}) | _headers(*_RATE)
     operation["responses"] = {str(code): responses[code] for code in sorted(responses)}
 
 

@@ -37,7 +37,7 @@ def public(settings: Any) -> None:
 
 
 # What people did is not public.
-OF_PEOPLE = ("actions", "requests", "bulk-installs", "events")
+OF_PEOPLE = ("actions", "requests", "bulk-installs", "tokens", "events")
 
 
 @pytest.fixture

@@ -228,8 +228,16 @@ def check(value: Any, schema: dict[str, Any], schemas: dict[str, Any]) -> None:
     if "$ref" in schema:
         schema = schemas[schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
+        options = [
+            schemas.get(part.get("$ref", "").rpartition("/")[2], part) for part in schema["anyOf"]
+        ]
+        same = [
+            part
+            for part in options
+            if isinstance(value, dict) and [*part.get("properties", ())] == [*value]
+        ]
         if value is not None:
-            check(value, schema["anyOf"][0], schemas)
+            check(value, (same or options)[0], schemas)
         return
     if "properties" in schema:
         assert list(value) == list(schema["properties"])
