@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.CharField(max_length=60, unique=True)),
                 ('url', models.CharField(max_length=2000, verbose_name='address')),
-                ('format', models.CharField(choices=[('json', 'JSON'), ('cloudevents', 'CloudEvents'), ('slack', 'Slack')], default='json', max_length=20)),
+                ('format', models.CharField(choices=[('json', 'JSON'), ('cloudevents', 'CloudEvents'), ('slack', 'Slack'), ('alertmanager', 'Alertmanager')], default='json', max_length=20)),
                 ('types', models.JSONField(blank=True, default=list)),
                 ('clusters', models.JSONField(blank=True, default=list)),
                 ('secret', models.CharField(blank=True, max_length=200)),
