@@ -63,16 +63,16 @@ def refresh_mirrors() -> None:
     Kinds that the cluster lacks are normal. What can't be read stays as it was, and is logged."""
     limit = timezone.now() - READ_AGAIN
     due = Q(registry_mirrors=None) | Q(registry_mirrors__read_at__lt=limit)
-    for cluster in Cluster.objects.filter(due).select_related("registry_mirrors"):
-        row = getattr(cluster, "registry_mirrors", None) or RegistryMirrors(cluster=cluster)
-        row.read_at = timezone.now()
+    for cluster in Cluster.objects.filter(due):
+        values: dict[str, object] = {"read_at": timezone.now(), "error": ""}
         try:
             with client_for(cluster, timeout=(3, 10)) as client:
-                row.rules, row.error = _read(client), ""
+                values["rules"] = _read(client)
         except KubeError as error:
-            row.error = error.message
+            values["error"] = error.message
             log.warning("mirrors not read", cluster=cluster.name, error=error.message)
-        row.save()
+        # Another worker may write the row at the same time.
+        RegistryMirrors.objects.update_or_create(cluster=cluster, defaults=values)
 
 
 def _read(client: KubeClient) -> list[dict[str, object]]:
