@@ -10,6 +10,7 @@ from tests.conftest import ROOT
 REPLACED = {
     "feeds that it serves": "served resources watched",
     "In step with it": "Last synced",
+    "feeds can't be read": "watched resources can't be read",
     "It is tried again by itself": "It is retried automatically",
     "The registry asked to wait": "The registry limits requests",
     '"not there yet"': "not created",

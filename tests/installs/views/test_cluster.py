@@ -54,7 +54,7 @@ def test_a_forbidden_kind_comes_with_the_rule_to_add(reader: Client, prod: Clust
     make_watch(cluster=prod, kind="InstallPlan", state="forbidden")
     make_watch(cluster=prod, kind="Event", state="forbidden")
     page = assert_page(reader.get(PAGE))
-    assert "3 of 3 feeds can't be read as they should" in page.text
+    assert "3 of 3 watched resources can't be read" in page.text
     assert "The account of OLM Web may not list InstallPlans" in page.text
     assert 'apiGroups: ["operators.coreos.com"] resources: [installplans, subscriptions]' in (
         page.text
