@@ -251,7 +251,7 @@ def test_an_admin_starts_a_sync_that_a_worker_does(
     with django_capture_on_commit_callbacks(execute=True):
         response = client.post(f"{URL}/sync", follow=True)
     assert asked == [((catalog.pk,),)] or asked == [((catalog.pk,), {})]
-    assert "A sync of prod/redhat-operators was asked for" in text_of(response)
+    assert "A sync of prod/redhat-operators was requested" in text_of(response)
 
 
 @pytest.mark.parametrize("staff", [False, True])
