@@ -3,9 +3,11 @@
 Part of the composition root: may import the apps, nothing but `olmweb.urls` imports it.
 """
 
+import hashlib
 from functools import cache
 from typing import Any
 
+import msgspec
 from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -32,7 +34,7 @@ from olmweb.accounts.api_tokens import BearerToken, PublicRead, Session
 from olmweb.api import events, tokens
 from olmweb.api.docs import docs_view
 from olmweb.api.errors import guard_patterns, handle_exception, unknown_route
-from olmweb.api.formats import answer_one, json_response
+from olmweb.api.formats import answer_one
 from olmweb.api.openapi import complete
 from olmweb.api.parameters import BodyParser
 
@@ -80,6 +82,11 @@ def openapi_document() -> dict[str, Any]:
     return complete(dict(api.get_openapi_schema()), DRY_RUNS)
 
 
+@cache
+def document_digest() -> str:
+    return hashlib.sha256(msgspec.json.encode(openapi_document())).hexdigest()
+
+
 class Build(Schema):
     """The OLM Web that answers, and the version of its REST API."""
 
@@ -121,7 +128,7 @@ def get_version(request: HttpRequest) -> HttpResponseBase:
 
 @api.get("/openapi.json", include_in_schema=False)
 def openapi(request: HttpRequest) -> HttpResponseBase:
-    return json_response(openapi_document())
+    return answer_one(request, (document_digest(),), openapi_document)
 
 
 _patterns, _app, _namespace = api.urls

@@ -1,4 +1,4 @@
-"""The rate limit of a token, and sorted lists."""
+"""The rate limit of a token, sorted lists, and answers that did not change."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from django.test import Client
 
 from installs.models import Operator
 from olmweb.models import ApiToken
-from tests.worlds.rest import World
+from tests.worlds.rest import EVERYTHING, World
 from tests.worlds.rest_fixtures import Get
 
 NOON = "2026-01-31T12:00:20Z"
@@ -73,3 +73,10 @@ def test_an_order_has_cursors_of_its_own_and_an_unknown_one_is_refused(
     assert get("actions", {"sort": "-created_at"}).json()["count"] == 2
     error = get("operators", {"sort": "message"}).json()["error"]
     assert (error["code"], list(error["fields"])) == ("bad-parameter", ["sort"])
+
+
+@pytest.mark.parametrize("path", EVERYTHING.values(), ids=EVERYTHING)
+def test_every_unchanged_answer_is_304_without_a_body(world: World, get: Get, path: str) -> None:
+    answer = get(path)
+    again = get(path, **{"if-none-match": answer["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
