@@ -31,9 +31,16 @@ KINDS = (FILE, URL, IMAGE)
 
 
 def own_source(
-    kind: str, source: str, *, access: RegistryAccess | None = None, limits: Limits = LIMITS
+    kind: str,
+    source: str,
+    *,
+    access: Callable[[], RegistryAccess | None] = lambda: None,
+    limits: Limits = LIMITS,
 ) -> ContentSource:
-    """The source of a catalog's row, without a request. Raises SourceError if it is invalid."""
+    """The source of a catalog's row, without a request. Raises SourceError if it is invalid.
+
+    `access` is called for an image only.
+    """
     if kind == FILE:
         if not source.startswith("/") or "\0" in source:
             raise SourceError(
@@ -45,7 +52,7 @@ def own_source(
     if kind == URL:
         return url_source(source, limits=limits)
     if kind == IMAGE:
-        return ImageSource(source, access=access, limits=limits)
+        return ImageSource(source, access=access(), limits=limits)
     raise SourceError(
         f"A source of kind {kind} can't be read.",
         code="source-kind",

@@ -50,7 +50,7 @@ def source_of(catalog: Catalog, limits: Limits = LIMITS) -> ContentSource:
     """The source of the catalog's row, without a request. Raises SourceError if it has none."""
     if catalog.source_kind in OWN_KINDS:
         return own_source(
-            catalog.source_kind, catalog.source, access=registry_access(), limits=limits
+            catalog.source_kind, catalog.source, access=registry_access, limits=limits
         )
     cluster = catalog.cluster
     if cluster is not None and catalog.source_kind == KINDS.CLUSTER_CATALOG:

@@ -24,8 +24,7 @@ from installs.actions import bulk, plan_changes, record, removal, retry
 from installs.actions.bulk import Item, Key
 from installs.actions.objects import CARRIES_MORE, DryRun
 from installs.actions.plan import Plan, plan_install
-from installs.api.operators import OnCluster
-from installs.api.schemas import (
+from installs.api.action_schemas import (
     ActionRow,
     BulkInstallRow,
     BulkInstallSummary,
@@ -35,6 +34,7 @@ from installs.api.schemas import (
     bulk_install_row,
     bulk_install_summary,
 )
+from installs.api.operators import OnCluster
 from installs.methods import METHODS
 from installs.models import Action, ActionBatch
 from installs.queries import lookup

@@ -16,9 +16,9 @@ from catalogs.api.parameters import Method, Reference
 from catalogs.install_methods import InstallMethod
 from installs.actions import record
 from installs.actions import requests as install_requests
+from installs.api.action_schemas import ActionRow, RequestRow, action_row, request_row
 from installs.api.actions import accepted, find_package, tried
 from installs.api.operators import OnCluster
-from installs.api.schemas import ActionRow, RequestRow, action_row, request_row
 from installs.models import InstallRequest
 from installs.queries import lookup
 from installs.queries.activity import requests_revision

@@ -29,7 +29,7 @@ from installs.api import (
     unknown_messages,
 )
 from installs.api import packages as installing
-from installs.api.schemas import PlannedAction, PlannedBulkInstall
+from installs.api.action_schemas import PlannedAction, PlannedBulkInstall
 from olmweb.accounts.api_tokens import BearerToken, PublicRead, Session
 from olmweb.api import events, tokens
 from olmweb.api.docs import docs_view

@@ -8,7 +8,7 @@ import asyncio
 import errno
 import signal
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
@@ -20,7 +20,9 @@ from uvicorn.supervisors import Multiprocess
 from olmweb.serving import streams
 from olmweb.serving.bridge import ThreadedWsgi
 from olmweb.serving.streams import EventStreams, Hub
-from olmweb.serving.tail import FOLLOWS, EventLog, Tail
+
+if TYPE_CHECKING:
+    from olmweb.serving.tail import EventLog
 
 HEAD_SECONDS = 15.0  # for the head of a request, from its first byte or the connection
 IDLE_SECONDS = 65  # between two requests; longer than most proxies', which then close first
@@ -56,7 +58,7 @@ class Protocol(H11Protocol):
         """Ends the connection at once if its request is not complete or its response is a stream of
         events; it would use up the grace."""
         follows = self.cycle is not None and (
-            self.scope["path"] == streams.PATH or FOLLOWS in self.scope
+            self.scope["path"] == streams.PATH or streams.FOLLOWS in self.scope
         )
         super().shutdown()
         if follows or self.conn.their_state is h11.SEND_BODY:
@@ -74,10 +76,11 @@ class Protocol(H11Protocol):
             self._timer = None
 
 
-def make_application() -> EventLog:
+def make_application() -> "EventLog":
     """Django with the settings' number of threads. The apps must be loaded."""
     from olmweb.eventlog.read import EventFeed  # these need the apps
     from olmweb.serving.events import StampFeed
+    from olmweb.serving.tail import EventLog, Tail
 
     limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     pages = ThreadedWsgi(WSGIHandler(), settings.WEB_THREADS, limit)

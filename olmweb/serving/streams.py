@@ -22,6 +22,7 @@ from olmweb.serving.bridge import Headers, Receive, Scope, Send, ThreadedWsgi, s
 log = structlog.get_logger(__name__)
 
 PATH = "/events/"
+FOLLOWS = "olmweb.follows"  # in the scope of another request whose response is a stream
 READ_SECONDS = 0.15  # between two readings of the feed
 PACE_SECONDS = 0.025  # between two pages that are told
 LOAD = 0.5  # threads that may be busy on average when a page is told

@@ -19,7 +19,7 @@ import structlog
 
 from olmweb.eventlog.read import Follow, Selection, StreamedEvent
 from olmweb.serving.bridge import Receive, Scope, Send, ThreadedWsgi, send_response
-from olmweb.serving.streams import EventStreams, open_headers
+from olmweb.serving.streams import FOLLOWS, EventStreams, open_headers
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,6 @@ SEND_SECONDS = 30.0  # for a client to take one portion
 STREAMS = 500  # of one process
 PORTION = 500  # events that are read or sent at once
 KEPT = 2000  # events in memory
-FOLLOWS = "olmweb.follows"  # in the scope of a request whose response is a stream
 T = TypeVar("T")
 
 

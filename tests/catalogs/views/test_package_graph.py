@@ -186,6 +186,6 @@ def test_a_graph_of_too_many_edges_says_so_and_its_entries_are_still_listed(
     monkeypatch.setattr("catalogs.graph.rules.MOST_EDGES", 0)
     etcd.channels.first().entries.update(skip_range=">=0.0.0")
     text = text_of(reader.get(url(etcd, tab="channels", semantics="v1")))
-    assert "This graph has too many upgrade edges to be followed here" in text
+    assert "This graph has too many upgrade edges to compute upgrade paths" in text
     assert "etcd.v1.1.0" in text
     assert "There is no entry" not in text

@@ -252,7 +252,7 @@ def test_the_command_reads_all_that_verdicts_need_and_evaluates_anew(
     call_command("sync_cluster", "prod", stdout=io.StringIO())
     (run,) = PredictionRun.objects.filter(cluster=cluster).order_by("-id")[:1]
     assert run.counts["Subscription"] == {"not_installable": 1}, "evaluated by the command"
-    assert verdict() == ("not_installable", "sub-kind-unserved")
+    assert verdict() == ("not-installable", "sub-kind-unserved")
 
 
 def test_the_command_fails_with_the_sentence(fake: KubeFake, cluster: Cluster) -> None:

@@ -59,7 +59,7 @@ def test_everything_of_a_removed_package_is_one_group_in_the_order_of_deletion(
     prod: Cluster, django_assert_max_num_queries: Any
 ) -> None:
     make_removed(prod)
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(6):
         owner = only(prod)
     assert (owner.kind, owner.namespace, owner.name) == ("Subscription", "apps", "etcd")
     assert [(row.kind, row.name) for row in owner.leftovers] == [

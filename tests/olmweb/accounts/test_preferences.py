@@ -159,10 +159,13 @@ def test_a_catalog_without_a_cluster_is_shown_for_the_default_cluster(reader: Cl
         make_cluster(name=name)
     make_package(catalog=make_catalog(name="mine"), name="etcd")
     url = "/software/-/mine/etcd"
-    assert "no cluster is asked" in assert_page(reader.get(url)).text
+    assert "From the catalog alone, for no cluster" in assert_page(reader.get(url)).text
     save(reader, cluster="prod")
     assert "On cluster prod" in assert_page(reader.get(url)).text
-    assert "no cluster is asked" in assert_page(reader.get(url, {"cluster": "-"})).text
+    assert (
+        "From the catalog alone, for no cluster"
+        in assert_page(reader.get(url, {"cluster": "-"})).text
+    )
     assert "On cluster dev" in assert_page(reader.get(url, {"cluster": "dev"})).text
 
 

@@ -1,0 +1,263 @@
+"""What the REST API answers about what people do: actions, install requests and bulk installs.
+
+As in installs.api.schemas, the fields of the dataclasses are the JSON keys.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.base_user import AbstractBaseUser
+
+from installs.api.schemas import ObjectRef, catalog_fields
+from installs.models import Action, InstallRequest
+from installs.models.steps import as_manifests
+from installs.queries.activity import Progress
+from installs.queries.catalog_references import catalogs_of_actions
+from olmweb.api.formats import fill
+from olmweb.api.parameters import own_value
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A package of a bulk install that was left out, and why."""
+
+    package: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """`catalog` is empty after the catalog was deleted; `action` is the address of the action that
+    an approval recorded."""
+
+    id: int
+    cluster: str
+    method: str
+    package: str
+    catalog: str
+    catalog_url: str | None
+    catalog_name: str
+    version: str
+    bundle: str
+    object: ObjectRef
+    reason: str
+    user: str
+    state: str
+    decided_by: str
+    comment: str
+    action: int | None
+    created_at: datetime
+    decided_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRow:
+    """`user` asked for it; `as_user` is the identity that the cluster sees. `outcome_code` is a
+    code of the outcome in `outcome`, empty before."""
+
+    id: int
+    cluster: str
+    verb: str
+    package: str
+    catalog: str
+    catalog_url: str | None
+    catalog_name: str
+    state: str
+    user: str
+    as_user: str
+    manifests: list[Any]
+    dry_run: dict[str, Any]
+    outcome: str
+    outcome_code: str
+    object: ObjectRef
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkInstallAction:
+    """`waiting`: no worker has begun with it, so it can be stopped."""
+
+    id: int
+    package: str
+    state: str
+    waiting: bool
+    outcome: str
+    object: ObjectRef
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunRow:
+    """One package of a dry run; `reason` is empty when the cluster would take it. `bundle` is the
+    bundle that would be installed."""
+
+    package: str
+    catalog: str
+    verdict: str
+    rule: str
+    sentence: str
+    ok: bool
+    reason: str
+    hint: str
+    bundle: str
+    manifests: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkInstallRow:
+    """`verb`: install, or migrate, approve, retry or remove for a bulk change of operators.
+    `method` is empty for objects of several kinds."""
+
+    id: int
+    cluster: str
+    method: str
+    verb: str
+    user: str
+    total: int
+    done: int
+    waiting: int
+    actions: list[BulkInstallAction]
+    left_out: list[LeftOut]
+    created_at: datetime
+    stopped_at: datetime | None
+    stopped_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunVerdict:
+    verdict: str
+    rule: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunOutcome:
+    """What the cluster said; `objects` are pairs of an object and its result."""
+
+    ok: bool
+    message: str
+    fields: dict[str, str]
+    code: str
+    hint: str
+    objects: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAction:
+    """The bundle and the verdict on it (null where none is stored), what would be sent, and what
+    the cluster said."""
+
+    bundle: str
+    verdict: DryRunVerdict | None
+    manifests: list[Any]
+    dry_run: DryRunOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBulkInstall:
+    packages: list[DryRunRow]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkInstallSummary:
+    """A bulk install or bulk change without its actions: how many are done, and how many wait for
+    a worker."""
+
+    id: int
+    cluster: str
+    method: str
+    verb: str
+    user: str
+    total: int
+    done: int
+    waiting: int
+    created_at: datetime
+    stopped_at: datetime | None
+    stopped_by: str
+
+
+def action_row(action: Action) -> ActionRow:
+    """`action` comes with its cluster and user; one query for its catalog."""
+    return action_rows([action])[0]
+
+
+def action_rows(actions: Sequence[Action]) -> list[ActionRow]:
+    """`actions` come with their cluster and user; one query for their catalogs."""
+    catalogs = catalogs_of_actions(actions)
+    return [
+        fill(
+            ActionRow,
+            action,
+            cluster=action.cluster.name,
+            **catalog_fields(catalogs[action.pk], action.catalog),
+            state=own_value(action.state),
+            user=_name_of(action.user),
+            manifests=as_manifests(action.steps),
+            object=_object_of(action),
+        )
+        for action in actions
+    ]
+
+
+def _name_of(user: AbstractBaseUser | None) -> str:
+    return user.get_username() if user else ""
+
+
+def _object_of(row: Action | InstallRequest) -> ObjectRef:
+    return ObjectRef(row.path, row.namespace, row.name)
+
+
+def request_row(request: InstallRequest) -> RequestRow:
+    """`request` comes with its cluster, catalog and both people."""
+    return fill(
+        RequestRow,
+        request,
+        cluster=request.cluster.name,
+        method=request.path,
+        **catalog_fields(request.catalog, request.catalog_name),
+        object=_object_of(request),
+        user=_name_of(request.user),
+        decided_by=_name_of(request.decided_by),
+        comment=request.word,
+        action=request.action_id,
+    )
+
+
+def bulk_install_summary(batch: Any) -> BulkInstallSummary:
+    """`batch` comes with its cluster, user and the counts of `with_progress`."""
+    return fill(
+        BulkInstallSummary,
+        batch,
+        cluster=batch.cluster.name,
+        method=batch.path,
+        user=_name_of(batch.user),
+    )
+
+
+def bulk_install_row(progress: Progress) -> BulkInstallRow:
+    """The batch comes with its cluster and user."""
+    batch = progress.batch
+    return fill(
+        BulkInstallRow,
+        batch,
+        cluster=batch.cluster.name,
+        method=batch.path,
+        user=_name_of(batch.user),
+        total=progress.total,
+        done=progress.done,
+        waiting=progress.waiting,
+        actions=[
+            fill(
+                BulkInstallAction,
+                row,
+                state=own_value(row.state),
+                waiting=row.state == Action.State.PENDING and row.begun_at is None,
+                object=_object_of(row),
+            )
+            for row in progress.rows
+        ],
+        left_out=[LeftOut(item["package"], item["reason"]) for item in batch.left_out],
+    )
