@@ -34,6 +34,8 @@ class Limits:
         return (
             f"-c statement_timeout={self.statement}s -c lock_timeout={self.lock}s"
             f" -c idle_in_transaction_session_timeout={self.idle_in_transaction}s"
+            # Compiling a query of a page takes longer than running it.
+            " -c jit=off"
         )
 
 

@@ -39,6 +39,11 @@ def test_workers_and_commands_have_long_limits_and_web_short_ones(postgres_serve
     assert shown(postgres_server, before="import olmweb.asgi") == ["30s", "10s", "30s"]
 
 
+def test_queries_are_not_compiled(postgres_server: str) -> None:
+    show = "with connection.cursor() as c: c.execute('SHOW jit'); print(*c.fetchone())"
+    assert shown(postgres_server, after=show)[3:] == ["off"]
+
+
 def test_a_database_url_with_options_of_its_own_keeps_them(postgres_server: str) -> None:
     url = f"{postgres_server}?options=-c%20statement_timeout%3D7s"
     assert shown(url) == ["7s", "0", "0"]
