@@ -25,7 +25,6 @@ from installs.views import (
     requests,
     search,
 )
-from installs.views.unknown_messages import unknown_messages
 from olmweb.accounts.account_views import choose_columns
 
 app_name = "installs"
@@ -83,7 +82,7 @@ urlpatterns = [
     path("crds/", clusters.crd_list, name="crds"),
     path("crds/export.csv", clusters.crd_export, name="crds-export"),
     path("crds/columns", choose_columns(CRDS), name="crds-columns"),
-    path("unknown-messages/", unknown_messages, name="unknown-messages"),
+    path("unknown-messages/", operators.unknown_messages, name="unknown-messages"),
     path("leftovers/", clusters.leftovers, name="leftovers"),
     path("audit/", audit.audit_page, name="audit"),
     path("reports/copied-csvs/", copies.copied_csvs, name="copies"),

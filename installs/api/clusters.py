@@ -105,8 +105,6 @@ def list_catalog_troubles(
 ) -> HttpResponseBase:
     """CatalogSources without a connection and ClusterCatalogs that are not served: cause, remedy
     and the pods that do not run."""
-    if query.cluster:
-        clusters.get_cluster(query.cluster)
 
     def rows() -> Iterator[Keyed]:
         for number, trouble in enumerate(catalog_troubles(_named(query.cluster))):
@@ -126,8 +124,6 @@ def _named(name: str) -> list[Cluster]:
 @router.get("/leftovers", response=Page[LeftoverRow])
 def list_leftovers(request: HttpRequest, query: Query[OnClusterParameters]) -> HttpResponseBase:
     """Objects of operators that no longer exist, by operator in the order of their deletion."""
-    if query.cluster:
-        clusters.get_cluster(query.cluster)
 
     def rows() -> Iterator[Keyed]:
         number = 0

@@ -1,4 +1,4 @@
-"""REST routes of operators: list, detail, and what changed.
+"""REST routes of operators: list, detail, history, and messages without an explanation.
 
 The fields are those of OperatorRow and OperatorDetail in installs.api.schemas. Every GET is
 answered from rows and makes no request to a cluster.
@@ -21,16 +21,19 @@ from installs.api.schemas import (
     OperatorRow,
     RequirementRow,
     TransitionRow,
+    UnknownMessageRow,
     approval_row,
     finding_text,
     operator_rows,
     transition_row,
+    unknown_message_row,
 )
 from installs.diagnosis.evaluate import requirement_rows
-from installs.models import Health, Operator, Transition
+from installs.models import Health, Operator, Transition, UnknownMessage
 from installs.queries import lookup
 from installs.queries import operator_detail as detail
 from installs.queries.catalog_references import with_catalogs
+from installs.queries.unknown_messages import unknown_rows
 from installs.state.observation import details_of, diagnose_row
 from olmweb.api.formats import answer_one, fill
 from olmweb.api.lists import (
@@ -214,3 +217,22 @@ def _operator_detail(operator: Operator) -> OperatorDetail:
         approval=approval_row(pending) if pending else None,
         notes=[finding_text(note) for note in diagnosis.notes],
     )
+
+
+class UnknownMessageParameters(ListParameters):
+    kind: Annotated[Values, FilterLookup("kind__in")] = values("Kind of the object.")
+
+
+@router.get("/unknown-messages", response=Page[UnknownMessageRow])
+def list_unknown_messages(
+    request: HttpRequest, query: Query[UnknownMessageParameters]
+) -> HttpResponseBase:
+    """Messages of operators without an explanation, their names masked."""
+    messages = UnknownMessage.objects.all()
+    source = StoredRows(
+        query.filter(messages),
+        ("kind", "id"),
+        lambda rows: [unknown_message_row(row) for row in unknown_rows(rows)],
+    )
+    state = list(messages.order_by("id").values_list("id", "count", "last_at"))
+    return answer_list(request, query, "unknown-messages", UnknownMessageRow, source, state)

@@ -1,4 +1,5 @@
-"""Pages of operators: the list, by cause or as a table, and one operator."""
+"""Pages of operators: the list, by cause or as a table, one operator, and the messages without an
+explanation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ from installs.queries.operator_table import (
     sorted_rows,
 )
 from installs.queries.operators import finding_of, why
+from installs.queries.unknown_messages import matching, unknown_rows
 from installs.state.observation import details_of, diagnose_row
 from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
@@ -56,7 +58,14 @@ from olmweb.api.lists import StoredRows, export_table
 from olmweb.errors import Missing
 from olmweb.web.context import attention
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
-from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
+from olmweb.web.pages import (
+    cluster_revision,
+    cluster_topic,
+    render_live,
+    render_page,
+    revision_token,
+    unchanged,
+)
 from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
 
@@ -453,3 +462,24 @@ def _chips(filters: queries.OperatorFilters) -> list[tuple[str, str, str]]:
             shown = "available"
         words.append((name, FILTER_WORDS[name], shown))
     return words
+
+
+class UnknownMessagesForm(FilterForm):
+    q = TextFilter("Text")
+
+
+@require_safe
+def unknown_messages(request: HttpRequest) -> HttpResponse:
+    """Messages without an explanation, the most frequent ones first, with a text to report each."""
+    chosen = UnknownMessagesForm.read(request.GET)
+    notices: list[str] = []
+    page = paginate(matching(chosen["q"]), read_page(request.GET, notices), PAGE_SIZE, notices)
+    context = {
+        "page": page,
+        "notices": notices,
+        "rows": unknown_rows(list(page)),
+        "total": page.paginator.count,
+        "chosen": chosen,
+        "chips": UnknownMessagesForm.chips(chosen),
+    }
+    return render_page(request, "installs/unknown_messages.html", context, partial="live")

@@ -26,7 +26,6 @@ from installs.api import (
     operators,
     readiness,
     requests,
-    unknown_messages,
 )
 from installs.api import packages as installing
 from installs.api.action_schemas import PlannedAction, PlannedBulkInstall
@@ -69,7 +68,7 @@ api = Api(
 for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)
 for module in (
-    *(clusters, operators, unknown_messages, clusteroperators, actions, requests, readiness),
+    *(clusters, operators, clusteroperators, actions, requests, readiness),
     *(fbc, installing),  # before the route of bundles, whose names may hold slashes
     *(catalogs, packages, bundles, changes, audit, events, tokens),
 ):
