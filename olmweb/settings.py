@@ -41,6 +41,7 @@ CATALOG_POLL = env.seconds("OLMWEB_CATALOG_POLL", "10m")
 STATE_POLL = env.seconds("OLMWEB_STATE_POLL", "10s")
 RETENTION_DAYS = env.integer("OLMWEB_RETENTION_DAYS", 90, minimum=1)
 API_RATE = env.integer("OLMWEB_API_RATE", 6000)  # requests of a token in a minute; 0: no limit
+CORS_ALLOWED_ORIGINS = env.listing("OLMWEB_CORS_ORIGINS")
 EVENT_RETENTION_DAYS = env.integer("OLMWEB_EVENT_RETENTION_DAYS", 7, minimum=1)
 AUDIT_RETENTION_DAYS = env.integer("OLMWEB_AUDIT_RETENTION_DAYS", 365, minimum=0)  # 0: for ever
 WEBHOOK_URL = env.text("OLMWEB_WEBHOOK_URL")
@@ -87,6 +88,12 @@ for name, address in CONSOLES.items():
     if not name or not https_address(address):
         env.problem(
             f'OLMWEB_CONSOLES has "{name}={address}"; write name=https://console.example.com, '
+            "comma-separated."
+        )
+for name in CORS_ALLOWED_ORIGINS:
+    if not re.fullmatch(r"https?://[A-Za-z0-9.\-\[\]:]+", name):
+        env.problem(
+            f'OLMWEB_CORS_ORIGINS names "{name}"; write https://host or https://host:port, '
             "comma-separated."
         )
 if not LOCAL_SIGN_IN and not OIDC:
@@ -148,6 +155,7 @@ INSTALLED_APPS = [
     "ninja",
     "csp",
     "axes",
+    "corsheaders",
     "olmweb.apps.OlmwebConfig",
     "catalogs",
     "installs",
@@ -158,6 +166,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "olmweb.runtime.logs.RequestLogMiddleware",
+    "corsheaders.middleware.CorsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.gzip.GZipMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -172,6 +181,16 @@ MIDDLEWARE = [
     "olmweb.errors.ErrorPageMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
+# Pages of other origins may use the REST API with a token; cookies of the browser are not sent.
+CORS_URLS_REGEX = r"^/api/v1/"
+CORS_ALLOW_METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
+CORS_ALLOW_HEADERS = (
+    "accept", "authorization", "content-type", "idempotency-key", "if-none-match", "last-event-id",
+)  # fmt: skip
+CORS_EXPOSE_HEADERS = (
+    "ETag", "Idempotency-Replayed", "Location", "RateLimit-Limit", "RateLimit-Remaining",
+    "RateLimit-Reset", "Retry-After",
+)  # fmt: skip
 ROOT_URLCONF = "olmweb.urls"
 ASGI_APPLICATION = "olmweb.asgi.application"
 CACHED_LOADER = (
