@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from django.db.models import Min, QuerySet
 from django.utils.dateparse import parse_datetime
 
 from olmweb.errors import BadRequest, OlmwebError
-from olmweb.eventlog.types import LoggedEvent
+from olmweb.eventlog.types import DATA_TYPES, EventType, LoggedEvent
 from olmweb.models import ChangeEvent, EventCounter
 
 log = structlog.get_logger(__name__)
@@ -86,6 +86,9 @@ def ends() -> tuple[int, int]:
 
 def as_logged(row: ChangeEvent) -> LoggedEvent:
     """`row` is published and comes with its cluster."""
+    data: Any = row.data
+    # PostgreSQL does not keep the order of keys.
+    names = [field.name for field in fields(DATA_TYPES[EventType(row.type)])]
     return LoggedEvent(
         id=row.position or 0,
         type=row.type,
@@ -95,7 +98,7 @@ def as_logged(row: ChangeEvent) -> LoggedEvent:
         namespace=row.namespace,
         name=row.name,
         catalog=row.catalog,
-        data=row.data,
+        data={name: data[name] for name in names if name in data},  # type: ignore[arg-type]  # its JSON
     )
 
 
