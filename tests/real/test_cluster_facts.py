@@ -210,7 +210,7 @@ def test_a_package_with_kinds_of_others_is_unknown_until_sync_cluster_has_read_t
 
     call_command("sync_cluster", "real", stdout=io.StringIO())
     verdict = _audit(path)
-    assert (verdict["not_installable"], verdict["rules"]) == (1, [rule])
+    assert (verdict["not-installable"], verdict["rules"]) == (1, [rule])
 
     service_monitors = Resource(
         "monitoring.coreos.com", ("v1",), "servicemonitors", "ServiceMonitor", namespaced=True

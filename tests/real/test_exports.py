@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.peers, pytest.mark.django_db]
 TRIED = "&dryRun=All&fieldValidation=Strict"
 PACKAGES = ("grafana", 'x"\n: ][*&!', "a.b-c", "yes", "0x1F")
 CHOICES = (
-    "path=PlatformOperator",
-    "path=ClusterExtension&service_account=installer",
-    "path=ClusterExtension&service_account=installer&channel=stable&version=<2.0.0",
-    "path=Subscription",
-    "path=Subscription&targets=one,two&approval=Automatic",
+    "method=PlatformOperator",
+    "method=ClusterExtension&service_account=installer",
+    "method=ClusterExtension&service_account=installer&channel=stable&version=<2.0.0",
+    "method=Subscription",
+    "method=Subscription&targets=one,two&approval=Automatic",
 )
 
 
@@ -62,4 +62,4 @@ def test_an_exported_folder_passes_a_strict_dry_run_as_a_whole(
     for one in objects:
         kept = apiserver.admin.apply(one, TRIED)
         assert kept["metadata"]["name"] == one["metadata"]["name"]
-    assert objects[-1]["kind"] == choice.partition("&")[0].removeprefix("path=")
+    assert objects[-1]["kind"] == choice.partition("&")[0].removeprefix("method=")

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
-FINAL = ("succeeded", "no_change", "failed", "refused", "lost", "stopped")
+FINAL = ("succeeded", "no-change", "failed", "refused", "lost", "stopped")
 PATIENCE = 240  # seconds for which one request is repeated under its Idempotency-Key
 ASK_SECONDS = 3.0  # between two looks at an action
 
