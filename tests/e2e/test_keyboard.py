@@ -33,7 +33,7 @@ def test_a_package_is_found_installed_and_followed_with_the_keyboard_alone(new_p
     page.keyboard.press("/")
     expect(page.get_by_label("Search packages")).to_be_focused()
     page.keyboard.press("Control+k")
-    expect(page.get_by_role("searchbox", name="Search operators")).to_be_focused()
+    expect(page.get_by_role("combobox", name="Search operators")).to_be_focused()
     page.keyboard.type("object store demo")
     page.keyboard.press("Enter")
     page.wait_for_url("**/search/?q=object+store+demo")
