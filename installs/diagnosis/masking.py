@@ -46,5 +46,5 @@ def _mask(token: str, names: set[str]) -> str:
         return token
     if word.lower() in names:
         return MASK + end
-    kept = _WORD.fullmatch(word) or _FIELD.fullmatch(word) or _KEPT.fullmatch(word)
-    return token if kept else MASK + end
+    readable = _WORD.fullmatch(word) or _FIELD.fullmatch(word) or _KEPT.fullmatch(word)
+    return token if readable else MASK + end

@@ -37,7 +37,7 @@ class Mirror(msgspec.Struct, frozen=True):
 
 class Rule(msgspec.Struct, frozen=True):
     """Where images below `prefix` ("host[:port][/path]", or "*.domain") are. An empty `location`
-    is the prefix itself; `blocked`: it is not asked, its mirrors are."""
+    is the prefix itself; `blocked`: no request is sent to it, only to its mirrors."""
 
     prefix: str
     location: str = ""
@@ -69,24 +69,24 @@ class Registries:
         text = str(reference)
         own = _matches(self.file, text)
         others = _matches(self.clusters, text)
-        found: dict[ImageReference, Endpoint] = {}
+        endpoints: dict[ImageReference, Endpoint] = {}
         for rules, configured in ((own, True), (others, False)):
             for rule in rules:
                 for endpoint in _mirrors(rule, reference, configured=configured):
-                    found.setdefault(endpoint.reference, endpoint)
+                    endpoints.setdefault(endpoint.reference, endpoint)
         blocked = own[0].blocked if own else bool(others) and all(r.blocked for r in others)
         if not blocked:
             last = _at(own[0], own[0].location, text) if own else reference
             insecure = bool(own) and own[0].insecure
-            found.setdefault(last, Endpoint(last, insecure, bool(own)))
-        if not found:
+            endpoints.setdefault(last, Endpoint(last, insecure, bool(own)))
+        if not endpoints:
             raise SourceError(
                 f"{reference} may not be read: registries.conf or a mirror set of a cluster blocks "
                 f"{reference.registry}, and names no mirror for it.",
                 code="blocked",
                 hint="Add a mirror, or take the block out.",
             )
-        return list(found.values())
+        return list(endpoints.values())
 
 
 NO_RULES = Registries()
@@ -182,9 +182,9 @@ def rules_of(objects: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
     (openshift/api config/v1, operator/v1alpha1). Sets of one source are merged; entries without
     source or mirrors are left out."""
     rules: dict[str, Rule] = {}
-    for found in objects:
-        field, digests = MIRROR_KINDS.get(str(found.get("kind")), ("", True))
-        spec = found.get("spec")
+    for item in objects:
+        field, digests = MIRROR_KINDS.get(str(item.get("kind")), ("", True))
+        spec = item.get("spec")
         entries = spec.get(field) if isinstance(spec, Mapping) else None
         for entry in entries if isinstance(entries, Sequence) else ():
             source = entry.get("source") if isinstance(entry, Mapping) else None
