@@ -370,3 +370,11 @@ def make_prediction(
         sentence=sentence,
         **{**defaults, "results": results, **fields},
     )
+
+
+def require_field(cluster: Cluster, kind: str, field: str) -> None:
+    """Makes the definition of this kind require a field, such as `spec.serviceAccount`."""
+    row = CRDState.objects.get(cluster=cluster, served_kind=kind)
+    for names in row.details["required"].values():
+        names.append(field)
+    row.save()

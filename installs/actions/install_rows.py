@@ -24,9 +24,11 @@ from installs.facts.cluster_facts import group_facts
 from installs.facts.evaluate import verdict_for
 from installs.methods.base import SourceName
 from installs.models import Component, CRDState, Operator
+from olmweb.kube.fields import dig
 from olmweb.models import Cluster
 
 GROUP = "OperatorGroup"
+_REQUIRED, _CONFIG = "_required", "_config"  # suffixes of columns by kind
 _BUNDLE_FIELDS = (
     *BUNDLE_FIELDS,
     *("version_key", "suggested_namespace", "install_modes", "install_modes_known"),
@@ -168,12 +170,14 @@ class InstallRows:
         """The facts that are in other tables, none of which needs to have a row."""
         watches = self.cluster.watches.filter(kind=GROUP, listed_at__isnull=False)
         definitions = CRDState.objects.filter(cluster=OuterRef("pk"))
+        columns = {"": "details__fields", _REQUIRED: "details__required", _CONFIG: "config_schemas"}
         fields = {
-            method.value: Subquery(
-                definitions.filter(name=full_name(method)).values("details__fields")[:1],
+            f"{method.value}{suffix}": Subquery(
+                definitions.filter(name=full_name(method)).values(column)[:1],
                 output_field=JSONField(),
             )
             for method in InstallMethod
+            for suffix, column in columns.items()
         }
         rows = Cluster.objects.filter(pk=self.cluster.pk).annotate(listed=Exists(watches), **fields)
         names = ("listed", "inventory__namespaces", "inventory__gates", *fields)
@@ -183,6 +187,16 @@ class InstallRows:
     def known_fields(self, kind: str, version: str) -> frozenset[str] | None:
         """The fields of the kind in the cluster's CustomResourceDefinition; None if unknown."""
         return fields_of(self._cluster_row[kind], version)
+
+    def required_fields(self, kind: str, version: str) -> frozenset[str] | None:
+        """The fields that the specification of the kind requires; None if unknown."""
+        names = dig(self._cluster_row[f"{kind}{_REQUIRED}"], version)
+        return None if names is None else frozenset(map(str, names))
+
+    def config_schema(self, kind: str, version: str) -> dict[str, Any] | None:
+        """The schema of `spec.config` of the kind that the cluster serves; None if unknown."""
+        schema = dig(self._cluster_row[f"{kind}{_CONFIG}"], version)
+        return dict(schema) if schema else None
 
     @property
     def groups_listed(self) -> bool:

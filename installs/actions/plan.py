@@ -300,6 +300,7 @@ def choice_for(
         name=name.strip() or rules.default_name(package.name),
         api_version=version,
         known_fields=rows.known_fields(rules.kind, version),
+        required_fields=rows.required_fields(rules.kind, version),
         channel=stripped.get("channel", ""),
         version=stripped.get("version", ""),
         approval=stripped.get("approval", "") or AUTOMATIC,

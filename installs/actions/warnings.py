@@ -54,7 +54,15 @@ def _of_bundle(choice: InstallChoice, rows: InstallRows, target: str) -> Iterato
         return  # a sync replaced it just now
     if bundle.deprecated:
         yield InstallWarning("deprecated", f"The catalog marks {target} as deprecated.")
-    if choice.service_account and "service_account" in METHODS[choice.method].fields.values():
+    method = METHODS[choice.method]
+    names_account = choice.service_account and "service_account" in method.fields.values()
+    if names_account and choice.known_fields and "service_account" not in method.offered(choice):
+        yield InstallWarning(
+            "service-account-ignored",
+            f"spec.serviceAccount is deprecated on cluster {rows.cluster.name} or absent there, so "
+            f"{choice.service_account} is left out: operator-controller installs {target} itself.",
+        )
+    elif names_account:
         yield InstallWarning(
             "service-account-rights",
             f"The ServiceAccount {choice.service_account} needs every right that {target} asks "

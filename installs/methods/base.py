@@ -41,7 +41,8 @@ class InstallChoice:
     a Subscription; `targets` are the namespaces that the OperatorGroup watches, none meaning all;
     `make_namespace` and `make_group` tell whether to create these. `api_version` is the served
     version of the main object, empty for the usual one; `known_fields` are the fields of the
-    cluster's CustomResourceDefinition, None if unknown.
+    cluster's CustomResourceDefinition, None if unknown, and `required_fields` those that its
+    specification requires, None if unknown.
     """
 
     method: InstallMethod
@@ -61,6 +62,7 @@ class InstallChoice:
     make_group: bool = True
     api_version: str = ""
     known_fields: frozenset[str] | None = None
+    required_fields: frozenset[str] | None = None
 
     def has(self, field: str) -> bool:
         """Whether the cluster's CRD has this field of the main object, such as `spec.channel`."""
@@ -197,6 +199,10 @@ class Method(ABC):
         Each holds only the fields that OLM Web means to own under its field manager.
         """
         return [*self.needed_objects(choice), self.main_object(choice)]
+
+    def needs_account(self, choice: InstallChoice) -> bool:
+        """Whether the cluster's definition requires the name of a ServiceAccount."""
+        return False
 
     def needed_objects(self, choice: InstallChoice) -> list[Manifest]:
         """Objects that have to exist before the main one."""

@@ -74,12 +74,18 @@ class ClusterExtensionMethod(Method):
             problems["service_account"] = (
                 "The ServiceAccount's name may have lower-case letters, digits, - and . only."
             )
-        elif choice.has(_ACCOUNT) and not choice.service_account:
+        elif self.needs_account(choice) and not choice.service_account:
             problems["service_account"] = (
                 "Name the ServiceAccount that installs it: this cluster's ClusterExtensions need "
                 "one."
             )
         return problems | _version_problem(choice.version)
+
+    def needs_account(self, choice: InstallChoice) -> bool:
+        """That of operator-controller up to 1.10 requires it, later ones call it deprecated; one
+        that has the field counts as requiring it while its requirements are unknown."""
+        required = choice.required_fields
+        return choice.has(_ACCOUNT) and (required is None or "spec.serviceAccount" in required)
 
     def needed_objects(self, choice: InstallChoice) -> list[Manifest]:
         objects = [manifest_of(NAMESPACES, choice.namespace)] if choice.make_namespace else []

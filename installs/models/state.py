@@ -136,7 +136,11 @@ class OperatorReference(models.Model):
 
 
 class CRDState(Observed):
-    """A CustomResourceDefinition without its schema: versions, owner, problem."""
+    """A CustomResourceDefinition: versions, owner, problem.
+
+    `config_schemas`, for the kinds that OLM Web installs: served version -> schema of `spec.config`
+    without descriptions, null without one. None for other kinds.
+    """
 
     group = models.CharField(max_length=253, blank=True)
     served_kind = models.CharField(max_length=100, blank=True)  # the kind that it defines
@@ -148,6 +152,7 @@ class CRDState(Observed):
     owner_name = models.CharField(max_length=253, blank=True)
     finding = models.CharField(max_length=100, blank=True)  # id in the knowledge base
     facts = models.JSONField(default=dict)
+    config_schemas = models.JSONField(null=True)
 
     class Meta:
         verbose_name = "CRD"

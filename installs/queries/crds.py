@@ -52,8 +52,14 @@ class OwnedCRD:
 
 def crds_matching(*, cluster: str = "", q: str = "", finding: str = "") -> QuerySet[CRDState]:
     """CustomResourceDefinitions with their cluster; `calm` is 0 for those with a finding."""
-    rows = CRDState.objects.select_related("cluster").annotate(
-        calm=Case(When(finding="", then=Value(1)), default=Value(0), output_field=IntegerField())
+    rows = (
+        CRDState.objects.select_related("cluster")
+        .defer("config_schemas")
+        .annotate(
+            calm=Case(
+                When(finding="", then=Value(1)), default=Value(0), output_field=IntegerField()
+            )
+        )
     )
     rows = narrow(rows, cluster__name=cluster)
     if finding:

@@ -186,6 +186,7 @@ def _fields(
         "namespaces": _namespaces(rows) if method.needs_namespace else (),
         "versions": _versions(rows, choice) if method.needs_group else (),
         "group": _group(rows, choice) if method.needs_group else "",
+        "account_required": method.needs_account(choice),
         "export_url": export_url(rows.package, choice),
     } | (_modes(rows, choice, values, target) if "targets" in offered else {})
 

@@ -1,6 +1,5 @@
 """Decodes the CustomResourceDefinitions and Deployments of installed operators."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -14,23 +13,21 @@ from installs.state.decode.common import (
     labelled_owner,
 )
 from installs.state.decode.platform import RUKPAK
+from installs.state.decode.schemas import config_schema, required_fields, schema_fields
 from installs.state.decode.v1 import OLM_V1
 from olmweb.kube.decode import WRITTEN
 from olmweb.kube.fields import Object, dig, items, number, text, texts
 
 _NO_OWNER: Key = ("", "", "")
-_DEPRECATED = re.compile(r"\bis a deprecated field\b|\bDeprecated:", re.IGNORECASE)
 CONNECTED = "READY"  # connectionState.lastObservedState of a CatalogSource
 _OF_PODS = ("pods", "pods_total")  # details
-_FIELDS = 500
-_DEPTH = 4
 
 
 def custom_resource_definition(obj: Object) -> DecodedObject | None:
     """Its owner is named by labels; with OLM v0 it is the Operator `<package>.<namespace>`."""
     versions = items(obj, "spec", "versions", limit=100)
     kind, namespace, name = _crd_owner(obj)
-    columns = {
+    columns: dict[str, Any] = {
         "group": text(obj, "spec", "group", limit=253),
         "served_kind": text(obj, "spec", "names", "kind", limit=100),
         "served": [
@@ -41,13 +38,20 @@ def custom_resource_definition(obj: Object) -> DecodedObject | None:
         "owner_kind": kind[:100],
         "owner_namespace": namespace[:63],
         "owner_name": name[:253],
+        "config_schemas": None,
     }
-    fields = {
-        text(version, "name", limit=63): schema_fields(dig(version, "schema", "openAPIV3Schema"))
+    schemas = {
+        text(version, "name", limit=63): dig(version, "schema", "openAPIV3Schema")
         for version in versions
         if text(obj, "metadata", "name", limit=253) in WRITTEN and version.get("served") is True
     }
-    details: dict[str, Any] = {"fields": fields} if fields else {}
+    details: dict[str, Any] = {}
+    if schemas:
+        details["fields"] = {name: schema_fields(schema) for name, schema in schemas.items()}
+        details["required"] = {name: required_fields(schema) for name, schema in schemas.items()}
+        columns["config_schemas"] = {
+            name: config_schema(schema) for name, schema in schemas.items()
+        }
     if service := _conversion_service(obj):
         details["conversion"] = service
     return decoded_object(obj, "CustomResourceDefinition", columns, details)
@@ -63,26 +67,6 @@ def _conversion_service(obj: Object) -> dict[str, str]:
         "namespace": text(service, "namespace", limit=63),
         "name": text(service, "name", limit=253),
     }
-
-
-def schema_fields(schema: Any) -> list[str]:
-    """Sorted paths of the fields below `spec` that are not deprecated.
-
-    Without items of lists and at most five levels deep, as forms need no more.
-    """
-    fields: list[str] = []
-    below = [("spec", dig(schema, "properties", "spec"), 0)]
-    while below and len(fields) < _FIELDS:
-        path, schema_node, depth = below.pop()
-        properties = dig(schema_node, "properties")
-        if not isinstance(properties, Mapping) or depth > _DEPTH:
-            continue
-        for name, child in sorted(properties.items()):
-            if _DEPRECATED.search(text(child, "description", limit=4000)):
-                continue
-            fields.append(f"{path}.{str(name)[:100]}")
-            below.append((fields[-1], child, depth + 1))
-    return sorted(fields)[:_FIELDS]
 
 
 def _crd_owner(obj: Object) -> Key:

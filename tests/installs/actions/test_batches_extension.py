@@ -14,7 +14,7 @@ from installs.queries.activity import progress_of
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_package
+from tests.factories import make_package, require_field
 from tests.installs.actions.test_actions_extension import catalog_of, make_cluster_read
 
 pytestmark = pytest.mark.django_db
@@ -117,6 +117,8 @@ def test_one_namespace_for_all_is_made_once_and_shared(
 def test_without_the_service_account_that_the_cluster_asks_for_nothing_is_planned(
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
+    assert items(cluster, olivia, *GOOD, service_account=""), "optional by its definition"
+    require_field(cluster, "ClusterExtension", "spec.serviceAccount")
     with pytest.raises(OlmwebError) as caught:
         items(cluster, olivia, *GOOD, service_account="")
     assert set(caught.value.fields) == {"service_account"}

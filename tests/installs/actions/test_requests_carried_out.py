@@ -10,7 +10,7 @@ from catalogs.models import Catalog, Package
 from installs.models import Action, InstallRequest, Operator
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_package, make_prediction
+from tests.factories import make_package, make_prediction, require_field
 from tests.installs.actions.test_actions_extension import catalog_of, make_cluster_read
 from tests.installs.actions.test_actions_followed import carry_out
 from tests.worlds.html import assert_page
@@ -152,6 +152,7 @@ def test_a_cluster_extension_without_the_service_account_it_needs_is_told_at_its
     cluster: Cluster, bob: User
 ) -> None:
     package = make_package(name=NAME, catalog=catalog_of(cluster, "redhat-operators"))
+    require_field(cluster, "ClusterExtension", "spec.serviceAccount")
     response = ask(bob, package, "ClusterExtension", "1.1.0", service_account="")
     page = assert_page(response, 422)
     assert "Name the ServiceAccount that installs it" in page.text

@@ -133,6 +133,9 @@ def test_a_service_account_is_asked_for_where_the_cluster_needs_one() -> None:
     needs = replace(EXTENSION, known_fields=frozenset({SA}))
     assert list(problems_of(needs)) == ["service_account"]
     assert problems_of(replace(needs, service_account="installer")) == {}
+    assert problems_of(replace(needs, required_fields=frozenset({"spec.namespace"}))) == {}
+    required = replace(needs, required_fields=frozenset({"spec.serviceAccount"}))
+    assert list(problems_of(required)) == ["service_account"]
 
 
 def test_a_subscription_comes_after_its_namespace_and_operator_group() -> None:
