@@ -49,6 +49,9 @@ KINDS = (
     *("OperatorGroup", "OperatorCondition", "ClusterOperator", "Deployment"),
 )
 _ONLY_WITH_KIND = 4  # rank
+# What a kind was called in earlier releases, which report the same messages. Texts about an object
+# of the former kind name that kind.
+_FORMER_KINDS = {"ClusterExtensionRevision": "ClusterObjectSet"}
 # Before anything of the bundle is on the cluster.
 _NOTHING_INSTALLED = ("source", "convert", "unpack")
 
@@ -178,17 +181,13 @@ _CONFIDENCE = {"verified": "high", "partial": "medium", "unverified": "low"}
 _AGGREGATE = re.compile(r"\[([\s\S]+)\]")
 _CONSTRAINTS = re.compile(r"constraints not satisfiable: ([\s\S]+)")
 _CONSTRAINT_ENDS = re.compile(r", (?!version: |kind: )")  # an API is named with three parts
-_CRD_CHECKS = re.compile(r'(validating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
+_CRD_CHECKS = re.compile(r'([Vv]alidating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
 # Prefixes of controllers that don't add to the cause.
 _PREFIXES = re.compile(
     r"Failed to unpack the \S{1,300} Bundle: "
     r"|source bundle content: "
     r"|convert registry\+v1 bundle to plain\+v0 bundle: (?!supported install modes)"
     r'|error for resolved bundle "[^"]{1,300}" with version "[^"]{1,300}": '
-    r"|failed to get release state using server-side dry-run: "
-    r"|error walking catalogs: "
-    r'|validating bundle "[^"]{1,300}": '
-    r"|source catalog content: "
     r"|failed to resolve bundle(?:, retrying)?: "
     r"|terminal error: "
     r"|operation cannot proceed due to the following validation error\(s\): "
@@ -227,6 +226,11 @@ def classify(
     unless its reason says otherwise; a reason that ends all retries makes the finding not
     retryable.
     """
+    if kind in _FORMER_KINDS:
+        finding = classify(
+            text, kind=_FORMER_KINDS[kind], type=type, reason=reason, name=name, namespace=namespace
+        )
+        return _about_former_kind(finding, kind) if finding else None
     subject = {"kind": kind, "name": name, "namespace": namespace}
     names = {key: value for key, value in subject.items() if value}
     if type in DEPRECATIONS and text and reason not in _NOT_DEPRECATED:
@@ -238,6 +242,19 @@ def classify(
         return None
     finding = render(match.entry, match.facts, names)
     return replace(finding, retryable=False, note=_GIVEN_UP) if reason in _FINAL else finding
+
+
+def _about_former_kind(finding: Finding, kind: str) -> Finding:
+    successor = _FORMER_KINDS[kind]
+
+    def renamed(text: str) -> str:
+        return text.replace(successor, kind).replace(successor.lower(), kind.lower())
+
+    return replace(
+        finding,
+        cause_template=renamed(finding.cause_template),
+        remedy_templates=tuple(map(renamed, finding.remedy_templates)),
+    )
 
 
 def finding_for(
@@ -354,6 +371,8 @@ def _follow(
     shorter = inner and len(inner) < len(text)
     root = _follow(inner, entries, depth - 1, any_case=any_case) if shorter else None
     if root is None or root.entry.id == match.entry.id or root.entry.stage == "normal":
+        return match
+    if root.entry.wrapper and root.entry.rank > match.entry.rank:
         return match
     return KnowledgeMatch(root.entry, {**root.facts, "context": match.entry.title})
 

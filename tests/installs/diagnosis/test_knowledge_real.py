@@ -171,6 +171,8 @@ MORE_PRECISE = {
     "csv-strategy-invalid": "csv-rule-invalid",
     "image-conn-refused-timeout": "image-proxy-unreachable",
     "unpack-pod-failed": "rk-unpack-permission",
+    "ce-config-invalid": "ce-config-wrong-type",
+    "crdify-property": "crdify-required",
 }
 # Of 76 messages that had no finding when the list was made.
 WITHOUT_FINDING = 0
