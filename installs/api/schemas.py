@@ -18,7 +18,6 @@ from catalogs.contents.report import Kinds, UsedImage, Webhook
 from catalogs.models import Catalog
 from installs.diagnosis.aggregated import Explanation
 from installs.diagnosis.knowledge import Finding, plain_remedy
-from installs.diagnosis.masking import mask_names
 from installs.facts.bundle_contents import CrdHere, Need
 from installs.models import (
     ClusterOperator,
@@ -34,7 +33,7 @@ from installs.queries.crds import crd_finding
 from installs.queries.leftovers import Leftover, RemovedOwner
 from installs.queries.operator_detail import PendingPlan
 from installs.queries.operators import finding_of
-from installs.queries.unknown_messages import UnknownRow
+from installs.queries.unknown_messages import UnknownRow, mask_names
 from installs.queries.watched_resources import WatchedResources
 from installs.readiness import ReadinessRow
 from installs.readiness.v1_migration_report import V1Migration

@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 
 from installs.diagnosis.knowledge import fingerprint
-from installs.diagnosis.masking import mask_names
 from installs.models import Operator, UnknownMessage
+from installs.queries.unknown_messages import mask_names
 from installs.state.assess import unknown_message
 from tests.factories import make_cluster, make_operator
 from tests.worlds.html import assert_page
