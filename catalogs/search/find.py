@@ -7,9 +7,11 @@ Packages of one name in several catalogs are one match; the catalog with the bes
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import chain
+from typing import Any
 
 from django.apps import apps
+from django.db.models import Count, Q, QuerySet
 
 from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
@@ -25,7 +27,8 @@ ANSWERS = {
     "deprecated": (YES, NO),
     "installed": (YES, FAILED, NO),
 }
-NOT_INSTALLED = ("Failed", "Blocked")  # values of installs.models.Health
+# Values of installs.models.Health: a failed attempt is not an installation, it needs attention.
+NOT_INSTALLED = ("Failed", "Blocked")
 INSTALLED = "installed"  # changes with clusters, not with catalogs: counted apart from the index
 
 
@@ -64,12 +67,11 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class PackageMatch:
-    """A package name that passed: the row to show, all its sources, its installations, and the
-    fields in which the sources differ when they are not the same package."""
+    """A package name that passed: the row to show, all its sources, and the fields in which the
+    sources differ when they are not the same package."""
 
     row: Row
     sources: tuple[Row, ...]
-    installed: tuple[Installation, ...] = ()
     differs: tuple[str, ...] = ()
 
 
@@ -83,30 +85,49 @@ class Result:
     names: int  # package names in all catalogs
 
 
-def installed_packages() -> dict[str, tuple[Installation, ...]]:
-    """Package name to its installations; one query. By the app registry: catalogs must not import
+def _operators(*packages: str) -> QuerySet[Any]:
+    """Operators with a package, or with one of these. By the app registry: catalogs must not import
     installs."""
-    operators = apps.get_model("installs", "Operator")
+    rows = apps.get_model("installs", "Operator")._default_manager.order_by()
+    return rows.filter(package__in=packages) if packages else rows.exclude(package="")
+
+
+def installed_packages() -> dict[str, str]:
+    """Package name -> YES or FAILED, of those that any cluster has; one query."""
     rows = (
-        operators._default_manager.exclude(package="")
-        .order_by("package", "cluster__name", "kind", "namespace", "name")
-        .values_list(
-            *("package", "cluster__name", "kind", "namespace", "name", "version", "health")
-        )
+        _operators()
+        .values_list("package")
+        .annotate(working=Count("pk", filter=~Q(health__in=NOT_INSTALLED)))
     )
-    return {
-        package: tuple(Installation(*fields[1:]) for fields in group)
-        for package, group in groupby(rows, key=lambda fields: fields[0])
-    }
+    return {package: YES if working else FAILED for package, working in rows}
+
+
+def installed_healths(packages: Sequence[str]) -> dict[str, dict[str, list[str]]]:
+    """Package name -> health -> names of the clusters that report it, of these packages; one
+    query."""
+    healths: dict[str, dict[str, list[str]]] = {}
+    if packages:
+        rows = _operators(*packages).values_list("package", "health", "cluster__name").distinct()
+        for package, health, cluster in rows.order_by("cluster__name", "health"):
+            healths.setdefault(package, {}).setdefault(health, []).append(cluster)
+    return healths
+
+
+def installations_of(package: str) -> tuple[Installation, ...]:
+    """Where a package is installed; one query."""
+    fields = ("cluster__name", "kind", "namespace", "name", "version", "health")
+    rows = _operators(package).order_by(*fields[:4]).values_list(*fields)
+    return tuple(Installation(*values) for values in rows)
 
 
 def find_packages(
     index: SearchIndex,
     filters: Filters,
-    installed: Mapping[str, tuple[Installation, ...]],
+    installed: Mapping[str, str],
     hits: Hits | None = None,
 ) -> Result:
-    """Packages that pass `filters` and are among `hits` (None: all), with the facets' counts."""
+    """Packages that pass `filters` and are among `hits` (None: all), with the facets' counts.
+    `installed` is that of installed_packages."""
     names = list(FACETS)
     chosen = dict(filters.chosen)
     if "catalog" in chosen:
@@ -118,16 +139,13 @@ def find_packages(
     installed_counts = dict.fromkeys(ANSWERS[INSTALLED], 0)
     matches = []
     for group in index.groups:
-        here = installed.get(group.rows[0].name, ())
-        answer = YES if here else NO
-        if here and all(installation.health in NOT_INSTALLED for installation in here):
-            answer = FAILED  # a failed attempt is not an installation: it needs attention
+        answer = installed.get(group.rows[0].name, NO)
         other_answer = wanted is not None and answer not in wanted
         passed, near = _sift(group.rows, scores, active)
         if passed:
             installed_counts[answer] += 1
             if not other_answer:
-                matches.append(PackageMatch(passed[0], group.rows, here, group.differs))
+                matches.append(PackageMatch(passed[0], group.rows, group.differs))
         if other_answer or not (passed or near):
             continue
         for tally, values in zip(counted, _values(group, passed, near), strict=True):

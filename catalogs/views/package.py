@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup, queries
 from catalogs.models import Package
 from catalogs.resolve.stored import entries_of
-from catalogs.search.find import installed_packages
+from catalogs.search.find import installations_of
 from catalogs.verdicts.catalog_health import with_health_notes
 from catalogs.verdicts.read import verdicts_of
 from catalogs.views import forms, presenters
@@ -58,7 +58,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "tab": tab,
         "tabs": [(name, title, counts.get(name)) for name, title in tabs.items()],
         "chosen": _chosen(request.GET, choice),
-        "installed": (installed := installed_packages().get(package_row.name, ())),
+        "installed": (installed := installations_of(package_row.name)),
         "installed_here": [
             installation
             for installation in installed

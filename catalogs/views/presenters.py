@@ -23,7 +23,6 @@ from catalogs.search.find import (
     FAILED,
     INSTALLED,
     Filters,
-    Installation,
     PackageMatch,
     Result,
 )
@@ -142,7 +141,7 @@ class Card:
 
     row: Row
     sources: Sequence[Row]  # one of each catalog
-    installed: Sequence[Installation]
+    installed: Mapping[str, Sequence[str]]
     url: str
     icon_url: str
     title: SafeString
@@ -182,11 +181,8 @@ class Card:
 
     @property
     def healths(self) -> dict[str, str]:
-        """Health -> names of the clusters that report it."""
-        clusters: dict[str, dict[str, None]] = {}
-        for installation in self.installed:
-            clusters.setdefault(installation.health, {})[installation.cluster] = None
-        return {health: ", ".join(clusters) for health, clusters in clusters.items()}
+        """Health -> names of the clusters that report it, in words."""
+        return {health: ", ".join(clusters) for health, clusters in self.installed.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +214,14 @@ def package_url(cluster: str, catalog: str, name: str) -> str:
         return ""
 
 
-def cards(matches: Sequence[PackageMatch], query: SearchQuery, hits: Hits | None) -> list[Card]:
-    """The cards of a page; at most one query, for descriptions that contain a search word."""
+def cards(
+    matches: Sequence[PackageMatch],
+    query: SearchQuery,
+    hits: Hits | None,
+    installed: Mapping[str, Mapping[str, Sequence[str]]],
+) -> list[Card]:
+    """The cards of a page; at most one query, for descriptions that contain a search word.
+    `installed` is that of installed_healths."""
     read_as = hits.read_as if hits else {}
     words = (*query.words, *(near for names in read_as.values() for near in names))
     kinds = hits.kinds if hits else frozenset()
@@ -241,7 +243,7 @@ def cards(matches: Sequence[PackageMatch], query: SearchQuery, hits: Hits | None
             Card(
                 row,
                 list({(other.cluster, other.source): other for other in match.sources}.values()),
-                match.installed,
+                installed.get(row.name, {}),
                 package_url(row.cluster, row.catalog, row.name),
                 icon_url(row.icon) if row.icon else "",
                 title=mark(row.title, words),

@@ -10,6 +10,7 @@ from catalogs.search.find import (
     Filters,
     Result,
     find_packages,
+    installed_healths,
     installed_packages,
     nearest_names,
 )
@@ -49,7 +50,9 @@ def software(request: HttpRequest) -> HttpResponse:
         "view": values["view"],
         "notices": notices,
         "page": page,
-        "cards": presenters.cards(list(page), query, hits),
+        "cards": presenters.cards(
+            list(page), query, hits, installed_healths([match.row.name for match in page])
+        ),
         "read_as": presenters.read_as(hits),
         "result": result,
         "catalogs": index.catalogs,

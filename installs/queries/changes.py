@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, Count, FilteredRelation, OuterRef, Q, Subquery, When
+from django.db.models import (
+    Case,
+    Count,
+    DateField,
+    DateTimeField,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
@@ -309,19 +321,28 @@ def _trend_day(day: date, count: int | None, x: int, top: int) -> TrendDay:
 
 
 def cluster_histories(clusters: Sequence[Cluster]) -> dict[int, ClusterHistory]:
-    """By id of the cluster; one query, with a row for each cluster and day.
+    """By id of the cluster; one query, with a row for each cluster, and one for each of its days
+    with a change.
 
     The history of a deletion has no health: it ends what the last change of health before it says.
     """
-    last_health = (
-        Transition.objects.filter(
-            type="Health",
-            at__lt=OuterRef("change__at"),
-            **{name: OuterRef(f"change__{name}") for name in _IDENTITY},
-        )
-        .order_by("-at", "-pk")
-        .values("to_status")[:1]
-    )
+    ids = [cluster.pk for cluster in clusters]
+    histories: dict[int, ClusterHistory] = {}
+    # The rows of a cluster itself have no day, and its open actions in the place of `began`.
+    rows = _of_clusters(ids).union(_failures_by_day(ids), all=True)
+    days = []
+    for pk, first_sync, day, began, ended in rows:
+        if day is None:
+            histories[pk] = ClusterHistory(first_sync, began, {})
+        else:
+            days.append((pk, day, began - ended))
+    for pk, day, net in days:
+        histories[pk].failures[day] = net
+    return histories
+
+
+def _of_clusters(ids: Sequence[int]) -> QuerySet[Any, Any]:
+    """(cluster, first sync, no day, open actions, 0)"""
     outcomes = SyncRun.Outcome
     first_sync = (
         SyncRun.objects.filter(
@@ -339,46 +360,46 @@ def cluster_histories(clusters: Sequence[Cluster]) -> dict[int, ClusterHistory]:
         .annotate(number=Count("pk"))
         .values("number")
     )
-    was_failing = Q(transitions__from_status__in=FAILING)
-    is_failing = Q(transitions__to_status__in=FAILING)
-    health = Q(transitions__type="Health") & (was_failing ^ is_failing)
-    deleted = Q(
-        transitions__type="Object",
-        transitions__to_status="deleted",
-        transitions__from_status="present",
+    return (
+        Cluster.objects.filter(pk__in=ids)
+        .order_by()
+        .values_list(
+            "pk",
+            Subquery(first_sync),
+            Value(None, DateField()),
+            Coalesce(Subquery(open_actions), 0),
+            Value(0),
+        )
     )
-    change = FilteredRelation(
-        "transitions",
-        condition=(health | deleted)
-        & Q(
-            transitions__kind__in=OPERATOR_KINDS,
-            transitions__at__gte=timezone.now() - DAY * (TREND_DAYS + 1),
-        ),
+
+
+def _failures_by_day(ids: Sequence[int]) -> QuerySet[Any, Any]:
+    """(cluster, no time, day, failures that began, failures that ended)"""
+    last_health = (
+        Transition.objects.filter(
+            type="Health", at__lt=OuterRef("at"), **{name: OuterRef(name) for name in _IDENTITY}
+        )
+        .order_by("-at", "-pk")
+        .values("to_status")[:1]
     )
-    rows = (
-        Cluster.objects.filter(pk__in=[cluster.pk for cluster in clusters])
-        .annotate(
-            change=change,
-            first_sync=Subquery(first_sync),
-            open_actions=Coalesce(Subquery(open_actions), 0),
-            day=TruncDate("change__at"),
-            before=Case(
-                When(change__type="Object", then=Subquery(last_health)),
-                default="change__from_status",
-            ),
+    health = Q(type="Health") & (Q(from_status__in=FAILING) ^ Q(to_status__in=FAILING))
+    deleted = Q(type="Object", to_status="deleted", from_status="present")
+    return (
+        Transition.objects.filter(
+            health | deleted,
+            cluster__in=ids,
+            kind__in=OPERATOR_KINDS,
+            at__gte=timezone.now() - DAY * (TREND_DAYS + 1),
         )
         .order_by()
-        .values("pk", "first_sync", "open_actions", "day")
         .annotate(
-            began=Count("change", filter=Q(change__to_status__in=FAILING)),
-            ended=Count("change", filter=Q(before__in=FAILING)),
+            day=TruncDate("at"),
+            before=Case(When(type="Object", then=Subquery(last_health)), default=F("from_status")),
         )
+        .values("cluster", "day")
+        .annotate(
+            began=Count("pk", filter=Q(to_status__in=FAILING)),
+            ended=Count("pk", filter=Q(before__in=FAILING)),
+        )
+        .values_list("cluster", Value(None, DateTimeField()), "day", "began", "ended")
     )
-    histories: dict[int, ClusterHistory] = {}
-    for row in rows:
-        history = histories.setdefault(
-            row["pk"], ClusterHistory(row["first_sync"], row["open_actions"], {})
-        )
-        if row["day"]:
-            history.failures[row["day"]] = row["began"] - row["ended"]
-    return histories

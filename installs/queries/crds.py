@@ -102,7 +102,10 @@ def crd_row(row: CRDState) -> OwnedCRD:
 
 
 def troubled_crds(clusters: Sequence[Cluster]) -> list[CRDState]:
-    """Those with a finding on these clusters; one query."""
-    rows = CRDState.objects.select_related("cluster").exclude(finding="")
-    rows = rows.only("name", "kind", "finding", "facts", "cluster__name")
-    return list(rows.filter(cluster__in=[cluster.pk for cluster in clusters])[:200])
+    """Name and cluster of those with a finding on these clusters; one query."""
+    by_id = {cluster.pk: cluster for cluster in clusters}
+    rows = CRDState.objects.exclude(finding="").filter(cluster__in=by_id)
+    troubled = list(rows.only("name", "cluster_id")[:200])
+    for row in troubled:
+        row.cluster = by_id[row.cluster_id]
+    return troubled

@@ -32,7 +32,9 @@ from installs.queries import narrow, search
 
 ATTENTION = "attention"  # stands for every health that needs a person
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-NAMES_SHOWN = 12
+NAMES_SHOWN = 12  # of each cause
+NAMES_OF_SEVERAL = 4  # of each cause, where several clusters are shown
+NO_REASON = "No reason given"
 FLAPPING = 4  # changes in a day: two failures that went away by themselves
 # Kinds whose reason a Subscription or PlatformOperator in progress shows as its own.
 CHAIN_KINDS = ("ClusterServiceVersion", "InstallPlan", "BundleDeployment", "ClusterObjectSet")
@@ -289,7 +291,7 @@ def _cause(
     shown = own if differs else finding
     return CauseGroup(
         id=finding_id,
-        title=finding.title if finding else finding_id or reason or "No reason given",
+        title=finding.title if finding else finding_id or reason or NO_REASON,
         finding=finding,
         sentence=shown.cause if shown else "",
         example=first.name if first and differs else "",

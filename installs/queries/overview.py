@@ -24,10 +24,12 @@ from installs.models import (
 from installs.queries.changes import ClusterHistory
 from installs.queries.crds import troubled_crds
 from installs.queries.operators import (
+    NO_REASON,
     CauseGroup,
     CauseTarget,
     cause_members,
     count_by_cause,
+    finding_titles,
     group_by_cause,
 )
 from installs.state.observation import details_of
@@ -228,6 +230,15 @@ class ClusterSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterRow(ClusterSummary):
+    """A row of the table of clusters; `causes` are (number of operators, title), most first."""
+
+    causes: list[tuple[int, str]]
+    unhealthy_cluster_operators: int
+    problems: list[str]  # kinds that can't be read, in words
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterOverview(ClusterSummary):
     """The content of the overview for one cluster."""
 
@@ -263,6 +274,36 @@ def summaries(clusters: Sequence[Cluster]) -> list[ClusterSummary]:
     )
 
 
+def cluster_rows(entries: Sequence[ClusterSummary]) -> list[ClusterRow]:
+    """The rows of these clusters, in their order; two queries."""
+    ids = [entry.cluster.pk for entry in entries]
+    titles = finding_titles()
+    causes: dict[int, list[tuple[int, str]]] = {pk: [] for pk in ids}
+    failing = Operator.objects.filter(cluster__in=ids, health__in=NEEDS_ATTENTION)
+    for pk, finding, reason, number in count_by_cause(failing, "cluster"):
+        title = titles.get(finding, finding) or reason or NO_REASON
+        causes[pk].append((number, title))
+    unhealthy = ClusterOperator.objects.filter(cluster__in=ids, severity__gt=0).order_by()
+    numbers = dict(unhealthy.values_list("cluster").annotate(number=Count("pk")))
+    return [
+        ClusterRow(
+            cluster=entry.cluster,
+            counts=entry.counts,
+            causes=sorted(causes[entry.cluster.pk], key=lambda cause: (-cause[0], cause[1])),
+            unhealthy_cluster_operators=numbers.get(entry.cluster.pk, 0),
+            problems=unreadable_kinds(entry.cluster),
+        )
+        for entry in entries
+    ]
+
+
+def operators_to_approve(clusters: Sequence[Cluster]) -> list[Operator]:
+    """Those of these clusters that need approval, with the fields of `waiting`; one query."""
+    rows = Operator.objects.filter(cluster__in=clusters, health=Health.NEEDS_APPROVAL)
+    fields = ("cluster_id", "kind", "namespace", "name", "health", "details", "upgrade")
+    return list(rows.only(*fields).order_by("name", "pk"))
+
+
 def shown_operators(clusters: Sequence[Cluster], *, names: int) -> list[Operator]:
     """Of these clusters, by name: the first `names` operators of each cause on each cluster, and
     all that need approval; one query."""
@@ -280,7 +321,6 @@ def overview(
     """The overview of each of these clusters, in their order; three queries.
 
     `operators` are those of `shown_operators` for the same `names`: each cause carries that many.
-    Without names, for a table of clusters, their updates are not read.
     """
     ids = [cluster.pk for cluster in clusters]
     counted = _counted(ids)
@@ -288,7 +328,7 @@ def overview(
     for row in operators:
         members[row.cluster_id].append(row)
     blocking = _cluster_operators(ids)
-    versions = cluster_versions(ids) if names else {}
+    versions = cluster_versions(ids)
     return [
         ClusterOverview(
             cluster=cluster,
@@ -364,18 +404,18 @@ def waiting(
 ) -> Waiting:
     """The work of these clusters, with the requests that the reader may decide; one query.
 
-    `operators` are those of `shown_operators`.
+    `operators` are those of `shown_operators` or `operators_to_approve`.
     """
+    by_cluster: dict[int, list[Operator]] = defaultdict(list)
+    for row in operators:
+        by_cluster[row.cluster_id].append(row)
     return Waiting(
         actions=sum(history.open_actions for history in histories.values()),
         upgrades=sum(entry.counts.upgrades for entry in entries),
         approvals=tuple(
             plan
             for entry in entries
-            for plan in approvals_of(
-                entry.cluster.name,
-                [row for row in operators if row.cluster_id == entry.cluster.pk],
-            )
+            for plan in approvals_of(entry.cluster.name, by_cluster[entry.cluster.pk])
         ),
         crds=tuple(troubled_crds([entry.cluster for entry in entries])),
         requests=tuple(requests),
@@ -429,11 +469,18 @@ class CatalogSummary:
     new: int
 
 
-def read_catalogs() -> list[Catalog]:
-    """Every catalog with its cluster; one query."""
-    rows = Catalog.objects.select_related("cluster")
-    rows = rows.defer("access_methods", "conditions", "cluster__kinds")
-    return list(rows.order_by("name"))
+def read_catalogs(clusters: Sequence[Cluster]) -> list[Catalog]:
+    """Every catalog with its cluster, one of `clusters`, and the fields of `catalog_summary`; one
+    query."""
+    by_id = {cluster.pk: cluster for cluster in clusters}
+    texts = ("name", "slug", "namespace", "source_kind", "state", "error_text")
+    rows = list(
+        Catalog.objects.only(*texts, "cluster_id", "revision", "synced_at").order_by("name")
+    )
+    for row in rows:
+        if row.cluster_id in by_id:  # else added since; it is read when it is shown
+            row.cluster = by_id[row.cluster_id]
+    return rows
 
 
 def catalogs_revision(rows: Sequence[Catalog]) -> str:

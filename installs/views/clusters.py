@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from installs.actions.requests import waiting_for
-from installs.models import CRDState
+from installs.models import CRDState, Operator
 from installs.presenters.diagnosis import remedy_steps
 from installs.presenters.status_report import as_markdown, status_report
 from installs.queries import crds
@@ -80,7 +80,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     """One cluster in full, several as a table in pages, none as three steps to the first one."""
     wanted = OverviewForm.read(request.GET)["cluster"]
     shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
-    catalogs = queries.read_catalogs()
+    catalogs = queries.read_catalogs(clusters(request))
     requests = waiting_for(request.user, shown)
     token = revision_token(
         cluster_revision(request, wanted),
@@ -90,19 +90,22 @@ def overview(request: HttpRequest) -> HttpResponse:
     if (answer := unchanged(request, token)) is not None:
         return answer
     several = len(shown) > 1
-    names = 0 if several else 1
-    operators = queries.shown_operators(shown, names=names) if shown else []
     histories = cluster_histories(shown) if shown else {}
     notices: list[str] = []
-    summaries: Sequence[queries.ClusterSummary]
+    summaries: Sequence[queries.ClusterSummary] = []
+    entries: Sequence[queries.ClusterSummary] = []
+    operators: list[Operator] = []
+    single = None
     if several:
+        operators = queries.operators_to_approve(shown)
         summaries = queries.summaries(shown)
         page = paginate(summaries, read_page(request.GET, notices), PAGE_SIZE, notices)
-        entries = queries.overview([entry.cluster for entry in page], operators, names=names)
+        entries = queries.cluster_rows(list(page))
     else:
-        summaries = entries = queries.overview(shown, operators, names=names) if shown else []
+        if shown:
+            operators = queries.shown_operators(shown, names=1)
+            [single] = summaries = entries = queries.overview(shown, operators, names=1)
         page = paginate(entries, read_page(request.GET, notices), PAGE_SIZE, notices)
-    single = None if several or not entries else entries[0]
     context = {
         "page": page,
         "entries": entries,

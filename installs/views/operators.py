@@ -56,7 +56,7 @@ from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.errors import Missing
-from olmweb.web.context import attention
+from olmweb.web.context import attention, clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import (
     cluster_revision,
@@ -378,7 +378,9 @@ def operator_list(request: HttpRequest) -> HttpResponse:
     }
     if view == "cause":
         may = _may_remove(request)[0]
-        causes = queries.causes(filters, migratable=may)
+        several = not filters.cluster and len(clusters(request)) > 1
+        names = queries.NAMES_OF_SEVERAL if several else queries.NAMES_SHOWN
+        causes = queries.causes(filters, names=names, migratable=may)
         blocks = [
             (
                 cause,

@@ -129,6 +129,7 @@ class StampFeed:
         self._stamps: Stamps = {}
         self._failing = False
         self.synced = "{}"  # JSON: cluster name -> ISO time of its last complete pass
+        self.clusters = 0
 
     def read(self, topics: set[str]) -> set[str] | None:
         """The topics whose stamp differs from that of the last reading; a topic read for the first
@@ -146,6 +147,7 @@ class StampFeed:
         self._failing = False
         times = {row.name: row.synced_at.isoformat() for row in clusters if row.synced_at}
         self.synced = json.dumps(times)
+        self.clusters = len(clusters)
         before, self._stamps = self._stamps, {**self._stamps, **stamps}
         return {topic for topic in before.keys() & stamps.keys() if before[topic] != stamps[topic]}
 

@@ -3,9 +3,11 @@
 The answer of a page to an event is the request of a whole fragment. So events are paced by the load
 that they make: a few pages are told at once, and of many pages that show the same busy cluster one
 after the other. A page that waits for its turn is told once, however much has changed meanwhile.
+A page of all clusters changes with each of them, so it waits longer the more clusters there are.
 """
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -22,10 +24,12 @@ from olmweb.serving.bridge import Headers, Receive, Scope, Send, ThreadedWsgi, s
 log = structlog.get_logger(__name__)
 
 PATH = "/events/"
+ALL_CLUSTERS = "clusters"  # topic of a page of all clusters
 FOLLOWS = "olmweb.follows"  # in the scope of another request whose response is a stream
 READ_SECONDS = 0.15  # between two readings of the feed
 PACE_SECONDS = 0.025  # between two pages that are told
-LOAD = 0.5  # threads that may be busy on average when a page is told
+LOAD = 0.25  # threads that may be busy on average when a page is told
+CLUSTER_SECONDS = 0.05  # between two events of a page of all clusters, for each cluster
 BURST_SECONDS = 0.5  # time of threads that may be used at once after a calm
 WAIT_SECONDS = 0.5  # between two pages that are told under a higher load
 HEARTBEAT_SECONDS = 15.0  # proxies end a response that is silent for 30 s or longer
@@ -38,6 +42,7 @@ class Feed(Protocol):
     """What the hub tells of; both methods are called in one thread of its own."""
 
     synced: str  # the data of each event, JSON
+    clusters: int  # how many there are
 
     def read(self, topics: set[str]) -> set[str] | None:
         """Those of the topics that changed since the last reading; None when it failed."""
@@ -48,12 +53,14 @@ class Feed(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """An open page. `last_at` is the time of its last event."""
+    """An open page. `last_at` is the time of its last event, `changed_at` that of its last
+    `changed`."""
 
     topics: frozenset[str]
     send: Send
     limit: asyncio.Timeout | None = None
     last_at: float = field(default_factory=time.monotonic)
+    changed_at: float = -math.inf
     stuck: bool = False
 
 
@@ -155,12 +162,21 @@ class Hub:
         ]:
             await self._send(stream, "synced")
             await asyncio.sleep(0)
-        while self._due and time.monotonic() < end and self._pace.allows():
-            stream = next(iter(self._due))
-            del self._due[stream]
-            await self._send(stream, "changed")
-            await asyncio.sleep(PACE_SECONDS)
+        for stream in [stream for stream in self._due if self._rested(stream)]:
+            if time.monotonic() >= end or not self._pace.allows():
+                break
+            if self._due.pop(stream, stream) is None:  # else the client went away
+                stream.changed_at = time.monotonic()
+                await self._send(stream, "changed")
+                await asyncio.sleep(PACE_SECONDS)
         await asyncio.sleep(max(0.0, end - time.monotonic()))
+
+    def _rested(self, stream: Stream) -> bool:
+        """Whether a page that is due may be told again."""
+        if ALL_CLUSTERS not in stream.topics:
+            return True
+        pause = CLUSTER_SECONDS * self._feed.clusters
+        return time.monotonic() - stream.changed_at >= pause
 
     async def _send(self, stream: Stream, event: str) -> None:
         stream.last_at = time.monotonic()

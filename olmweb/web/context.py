@@ -4,7 +4,7 @@ One query a request, and none for a fragment that does not use them.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -18,6 +18,7 @@ from olmweb.models import Cluster
 from olmweb.web.preferences import html_classes, preferences_of
 
 STATES = ("silent", "attention", "waiting", "healthy")  # worst first
+MENU_CLUSTERS = 12  # in the menu of every page
 
 
 def clusters(request: HttpRequest) -> list[Cluster]:
@@ -73,6 +74,14 @@ def _state(cluster: Cluster, failing: int) -> str:
     return "attention" if failing else "healthy"
 
 
+def _menu(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Those of the rows that the menu of clusters lists: all by name, or the worst of many."""
+    if len(rows) <= MENU_CLUSTERS:
+        return rows
+    worst = sorted(rows, key=lambda row: (STATES.index(row["state"]), -row["attention"]))
+    return worst[:MENU_CLUSTERS]
+
+
 def _states(rows: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
     """(state, how many clusters are in it), worst first."""
     counts = Counter(row["state"] for row in rows)
@@ -80,18 +89,21 @@ def _states(rows: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """`shell_clusters`: [{cluster, attention, state}]; `shell_attention`: the sum of that;
+    """`shell_clusters`: [{cluster, attention, state}]; `shell_menu`: those of the menu of clusters;
+    `shell_attention`: how many operators need attention;
     `shell_states`: [(state, how many clusters)], worst first; `shell_silent`: the silent ones;
     `shell_query`: the query string of the default cluster, for pages that take one;
     `shell_preferences`: of the person, `shell_classes`: of the root element for them;
     `shell_demo`: (name, password) of the accounts of a demo."""
     if not hasattr(request, "user"):
-        return {"shell_clusters": [], "shell_attention": 0, "shell_states": [], "shell_silent": []}
+        names = ("clusters", "menu", "states", "silent")
+        return {f"shell_{name}": [] for name in names} | {"shell_attention": 0}
     readable = request.user.is_authenticated or settings.PUBLIC_READ
     preferences = preferences_of(request)
     rows = SimpleLazyObject(lambda: _switcher(request) if readable else [])
     return {
         "shell_clusters": rows,
+        "shell_menu": SimpleLazyObject(lambda: _menu(list(rows))),
         "shell_attention": SimpleLazyObject(lambda: sum(row["attention"] for row in rows)),
         "shell_silent": SimpleLazyObject(lambda: [r for r in rows if r["state"] == "silent"]),
         "shell_states": SimpleLazyObject(lambda: _states(rows)),

@@ -21,14 +21,17 @@ from tests.services import PostgresServer, RedisServer, free_port
 
 CELERY = (sys.executable, "-m", "celery", "-A", "olmweb")
 READY_SECONDS = 60
-NICE = 7  # about a quarter of the CPU beside a process of priority 0, as cpu_shares in compose.yaml
+# cpu_shares of compose.yaml as nice values: web and PostgreSQL have 0, the others half of their
+# share of the CPU, syncs and reports an eighth.
+NICE, NICE_SYNC = 3, 9
 
 
 def start_process(command: list[str], nice: int, **options: Any) -> subprocess.Popen[Any]:
     """Starts a process in a session of its own, with that priority beside all other sessions.
 
     Linux divides the CPU among sessions first (sched(7), autogroups) and obeys a nice value only
-    within one, so the session gets it, too, where the kernel groups by session.
+    within one, so the session gets it, too, where the kernel groups by session. Each connection of
+    PostgreSQL is a session of its own there.
     """
     popen = subprocess.Popen(
         ["nice", "-n", str(nice), *command], cwd=ROOT, start_new_session=True, **options
@@ -129,7 +132,9 @@ class Stack:
         for name, command in commands.items():
             # Celery names a worker after its host: two on one machine need two names.
             named = [*command, "--hostname", f"{name}@soak"] if "worker" in command else command
-            nice = NICE if name in ("worker-sync", "worker-reports") else 0
+            nice = 0 if name.startswith("web") else NICE
+            if name in ("worker-sync", "worker-reports"):
+                nice = NICE_SYNC
             yield Process(name, named, self.environ, self.folder / f"{name}.log", nice)
 
     def start(self) -> None:
@@ -154,7 +159,7 @@ class Stack:
         """What a management command prints. Raises CalledProcessError."""
         command = [sys.executable, "manage.py", *arguments]
         process = start_process(
-            command, NICE, env=self.environ | more, stdout=subprocess.PIPE, text=True
+            command, NICE_SYNC, env=self.environ | more, stdout=subprocess.PIPE, text=True
         )
         output = process.communicate(timeout=600)[0]
         if process.returncode:

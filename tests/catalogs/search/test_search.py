@@ -21,7 +21,7 @@ from catalogs.fbc.package_texts import (
     repository_of,
     words_of,
 )
-from catalogs.search.find import ANSWERS, Filters, Installation, find_packages, find_rows
+from catalogs.search.find import ANSWERS, Filters, find_packages, find_rows
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.search.images import digest_of
 from catalogs.search.index import (
@@ -448,7 +448,7 @@ def passes(row: Row, chosen: Any, without: str = "") -> bool:
 def test_counts_are_what_choosing_the_value_would_show(
     index: SearchIndex, chosen: Any, here: set[str], ids: set[int] | None
 ) -> None:
-    installed = {name: (Installation("c", "k", "", name, "1", "Healthy"),) for name in here}
+    installed = dict.fromkeys(here, YES)
     hits = None if ids is None else Hits(dict.fromkeys(ids, ()))
     filters = Filters(chosen={name: frozenset(values) for name, values in chosen.items()})
     result = find_packages(index, filters, installed, hits)

@@ -19,6 +19,7 @@ class FeedOfTheTest:
     """Says what the test puts into `changed`; counts."""
 
     synced = '{"prod": "2026-01-01T00:00:00+00:00"}'
+    clusters = 1
 
     def __init__(self) -> None:
         self.changed: set[str] = set()
@@ -220,6 +221,25 @@ def test_a_page_that_waits_for_its_turn_is_told_once(
         assert max(told) - min(told) <= 1  # in turn
         for client in clients:
             client.socket.close()
+
+
+def test_a_page_of_many_clusters_is_told_more_rarely_than_a_page_of_one_of_them(
+    port: int, feed: FeedOfTheTest
+) -> None:
+    feed.clusters = 10  # a page of all of them is told every 0.5 s
+    every, single = Client(port, "clusters"), Client(port, "cluster-1")
+    assert every.events(0.2) == single.events(0.1) == ["changed"]
+    counts = [0, 0]
+    for _ in range(10):
+        feed.changed = {"clusters", "cluster-1"}
+        counts[0] += len(every.events(0.05))
+        counts[1] += len(single.events(0.05))
+    assert 1 <= counts[0] <= 3
+    assert counts[1] >= 5
+    feed.changed = {"clusters"}
+    assert "changed" in every.events(0.8)  # the last change is told, too
+    every.socket.close()
+    single.socket.close()
 
 
 def test_the_pace_follows_the_load(monkeypatch: pytest.MonkeyPatch) -> None:

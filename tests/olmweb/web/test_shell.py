@@ -299,3 +299,17 @@ def test_every_fragment_that_polls_has_an_id(reader: Client) -> None:
         text = reader.get(path).content.decode()
         assert "data-live" in text
         assert read(reader.get(path)).ids.count("live") + text.count('id="overview"') == 1
+
+
+def test_the_menu_of_many_clusters_lists_the_worst_ones_and_leads_to_all(reader: Client) -> None:
+    for number in range(20):
+        cluster = make_cluster(name=f"cluster-{number:02}")
+        for failing in range(number):
+            make_operator(cluster=cluster, name=f"operator-{failing}", health="Failed")
+    text = reader.get("/activity/").content.decode()
+    menu = text.partition('class="olm-cluster"')[2].partition("</details>")[0]
+    assert re.findall(r"\?cluster=(cluster-\d+)", menu) == [
+        f"cluster-{number:02}" for number in range(19, 7, -1)
+    ]
+    assert "12 of 20 clusters, worst first" in menu
+    assert '<a href="/"><span class="olm-menu-main">All 20 clusters</span></a>' in menu
