@@ -14,9 +14,9 @@ from catalogs.api.catalogs import catalog_state, content_state
 from catalogs.api.parameters import CATALOG, CLUSTER, References, on_clusters
 from catalogs.api.schemas import (
     BundleDetail,
+    BundleInspectionRow,
     BundleRow,
-    ImageRow,
-    InspectionRow,
+    RelatedImageRow,
     bundle_row,
     gvk_rows,
     inspection_row,
@@ -123,7 +123,9 @@ def _bundle_detail(request: HttpRequest, bundle: Bundle) -> BundleDetail:
         channels=list(channels.order_by("name").values_list("name", flat=True).distinct()),
         provides=gvk_rows(gvks, required=False),
         requires=gvk_rows(gvks, required=True),
-        related_images=[ImageRow(image.name, image.image) for image in bundle.related_images.all()],
+        related_images=[
+            RelatedImageRow(image.name, image.image) for image in bundle.related_images.all()
+        ],
         verdicts=[
             verdict_row(verdict, bundle.name)
             for verdict in verdicts_of(bundle, bundle.package.catalog.cluster_id)
@@ -134,7 +136,7 @@ def _bundle_detail(request: HttpRequest, bundle: Bundle) -> BundleDetail:
 
 # A bundle name may hold slashes.
 @router.post(
-    "/inspections/{cluster}/{catalog}/{package}/{path:bundle}", response={202: InspectionRow}
+    "/inspections/{cluster}/{catalog}/{package}/{path:bundle}", response={202: BundleInspectionRow}
 )
 def create_inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
@@ -149,7 +151,9 @@ def create_inspection(
     return response
 
 
-@router.get("/inspections/{cluster}/{catalog}/{package}/{path:bundle}", response=InspectionRow)
+@router.get(
+    "/inspections/{cluster}/{catalog}/{package}/{path:bundle}", response=BundleInspectionRow
+)
 def get_inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponseBase:

@@ -11,8 +11,10 @@ from catalogs import lookup
 from catalogs.api.parameters import CLUSTER, on_clusters
 from catalogs.api.schemas import (
     CatalogDetail,
+    CatalogProblemRow,
     CatalogRow,
-    ProblemRow,
+    CatalogState,
+    ProblemSeverity,
     catalog_detail,
     catalog_row,
     catalog_url,
@@ -41,7 +43,7 @@ from olmweb.accounts.roles import (
 )
 from olmweb.api.formats import answer_one, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import OneOf, RequestBody, Values, values
+from olmweb.api.parameters import RequestBody, Values, values
 from olmweb.errors import BadRequest
 from olmweb.models import Cluster
 
@@ -51,9 +53,9 @@ router = Router(tags=["Catalogs"])
 
 class CatalogParameters(ListParameters):
     cluster: Values = values(CLUSTER)
-    state: Annotated[
-        list[Annotated[str, OneOf(tuple(Catalog.State.values))]] | None, FilterLookup("state__in")
-    ] = values("State of its content.")
+    state: Annotated[list[CatalogState] | None, FilterLookup("state__in")] = values(
+        "State of its content."
+    )
 
     def filter_cluster(self, clusters: Values) -> Q:
         return on_clusters(clusters, "")
@@ -65,10 +67,9 @@ class ProblemParameters(ListParameters):
         "Name of the channel or bundle."
     )
     code: Annotated[Values, FilterLookup("code__in")] = values("Code of the problem.")
-    severity: Annotated[
-        list[Annotated[str, OneOf(tuple(ContentProblem.Severity.values))]] | None,
-        FilterLookup("severity__in"),
-    ] = values("error: opm refuses the whole catalog.")
+    severity: Annotated[list[ProblemSeverity] | None, FilterLookup("severity__in")] = values(
+        "error: opm refuses the whole catalog."
+    )
 
 
 @router.get("/catalogs", response=Page[CatalogRow])
@@ -174,7 +175,7 @@ def sync_catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpRespon
     return response
 
 
-@router.get("/catalogs/{cluster}/{catalog}/problems", response=Page[ProblemRow])
+@router.get("/catalogs/{cluster}/{catalog}/problems", response=Page[CatalogProblemRow])
 def list_problems(
     request: HttpRequest, cluster: str, catalog: str, query: Query[ProblemParameters]
 ) -> HttpResponseBase:
@@ -182,7 +183,7 @@ def list_problems(
     row = lookup.get_catalog(cluster, catalog)
     problems = ContentProblem.objects.filter(catalog=row)
     source = StoredRows(query.filter(problems), ("package", "id"), problem_rows)
-    return answer_list(request, query, "problems", ProblemRow, source, catalog_state(row))
+    return answer_list(request, query, "problems", CatalogProblemRow, source, catalog_state(row))
 
 
 def catalog_state(catalog: Catalog) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from catalogs import lookup
 from catalogs.api.catalogs import catalog_state
-from catalogs.api.schemas import ChangeRow, DifferenceRow
+from catalogs.api.schemas import CatalogChangeRow, CatalogDifferenceRow, ChangeKind
 from catalogs.models import Catalog, CatalogChange
 from catalogs.revisions.compare import PackageChange
 from catalogs.revisions.differences import (
@@ -43,7 +43,6 @@ from olmweb.api.parameters import (
     SINCE,
     UNTIL,
     Moment,
-    OneOf,
     Values,
     at_or_after,
     before,
@@ -55,8 +54,7 @@ from olmweb.api.parameters import (
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 
-KINDS = tuple(CatalogChange.Kind.values)
-Kinds = list[Annotated[str, OneOf(KINDS)]] | None
+Kinds = list[ChangeKind] | None
 Row = Callable[[PackageDifference, PackageChange, list[str]], object]
 router = Router(tags=["Catalogs"])
 
@@ -105,7 +103,7 @@ class CompareParameters(ReportParameters):
     package: str = text("Name of the package.")
 
 
-@router.get("/catalogs/{cluster}/{catalog}/changes", response=Page[ChangeRow])
+@router.get("/catalogs/{cluster}/{catalog}/changes", response=Page[CatalogChangeRow])
 def list_changes(
     request: HttpRequest, cluster: str, catalog: str, query: Query[ChangesParameters]
 ) -> HttpResponseBase:
@@ -118,7 +116,7 @@ def list_changes(
     changes = query.filter(CatalogChange.objects.filter(revision__catalog=row))
     changes = changes.select_related("revision__catalog__cluster")
     source = StoredRows(changes, ("-id",), _history_rows)
-    return answer_list(request, query, "changes", ChangeRow, source, _state(row))
+    return answer_list(request, query, "changes", CatalogChangeRow, source, _state(row))
 
 
 def _changes_from(
@@ -132,15 +130,17 @@ def _changes_from(
         raise refuse("package", f"package is given {len(packages)} times; give it once.")
     start, end = _origin(catalog, query.origin), find_point(catalog)
 
-    def row(_: PackageDifference, change: PackageChange, affects: list[str]) -> ChangeRow:
-        return ChangeRow(end.number, end.at, own_value(change.kind), *change[1:], affects=affects)
+    def row(_: PackageDifference, change: PackageChange, affects: list[str]) -> CatalogChangeRow:
+        return CatalogChangeRow(
+            end.number, end.at, own_value(change.kind), *change[1:], affects=affects
+        )
 
     report = _Differences(start, end, packages[0], frozenset(query.kind or ()))
     rows, state = ComputedRows(lambda: report.rows(row)), [*_state(catalog), start.number]
-    return answer_list(request, query, "changes", ChangeRow, rows, state, report.markdown)
+    return answer_list(request, query, "changes", CatalogChangeRow, rows, state, report.markdown)
 
 
-@router.get("/compare", response=Page[DifferenceRow])
+@router.get("/compare", response=Page[CatalogDifferenceRow])
 def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpResponseBase:
     """What differs between two catalogs or revisions: what is removed, added and changed."""
     start, end = _point("from", query.first), _point("to", query.second)
@@ -148,8 +148,8 @@ def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpRespon
 
     def row(
         difference: PackageDifference, change: PackageChange, affects: list[str]
-    ) -> DifferenceRow:
-        return DifferenceRow(
+    ) -> CatalogDifferenceRow:
+        return CatalogDifferenceRow(
             FATE_LABELS[difference.fate],
             own_value(change.kind),
             *change[1:],
@@ -160,7 +160,9 @@ def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpRespon
     report = _Differences(start, end, query.package, frozenset(query.kind or ()))
     rows = ComputedRows(lambda: report.rows(row))
     state = [part for point in (start, end) for part in (*_state(point.catalog), point.number)]
-    return answer_list(request, query, "compare", DifferenceRow, rows, state, report.markdown)
+    return answer_list(
+        request, query, "compare", CatalogDifferenceRow, rows, state, report.markdown
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,7 @@ def _point(side: str, value: str) -> Point:
         raise
 
 
-def _history_rows(changes: Sequence[CatalogChange]) -> list[ChangeRow]:
+def _history_rows(changes: Sequence[CatalogChange]) -> list[CatalogChangeRow]:
     """`changes` are of one catalog and come with their revision and its catalog; one query."""
     installed: Mapping[str, Sequence[AffectedOperator]] = {}
     if changes:
@@ -230,7 +232,7 @@ def _history_rows(changes: Sequence[CatalogChange]) -> list[ChangeRow]:
         created_at = row.revision.created_at
         affects = _sentences(effects([change], installed))
         rows.append(
-            ChangeRow(
+            CatalogChangeRow(
                 row.revision.number,
                 created_at,
                 own_value(change.kind),

@@ -7,35 +7,59 @@ document. Knows no HTTP.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from django.urls import reverse
 
 from catalogs.fbc.lint_impact import reactions_of
+from catalogs.install_methods import InstallMethod
 from catalogs.models import (
     Bundle,
     BundleGVK,
     BundleInspection,
     Catalog,
+    CatalogChange,
     CatalogInspection,
     Channel,
     ContentProblem,
     Package,
 )
+from catalogs.revisions.differences import FATE_LABELS
+from catalogs.sources.access_methods import FAILED, IMPOSSIBLE, UNTRIED, USED
 from catalogs.verdicts import catalog_inspection
+from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import StoredVerdict
+from catalogs.verdicts.rules import Verdict
 from catalogs.views.presenters import origin
-from olmweb.api.parameters import own_value
+from olmweb.api.openapi import CODES
+from olmweb.api.parameters import OneOf, own_value
 from olmweb.errors import Missing
 
 R = TypeVar("R")
 
+# Closed enums of the fields and filters.
+ErrorCode = Annotated[str, OneOf(CODES, "ErrorCode")]
+MethodName = Annotated[str, OneOf(tuple(InstallMethod), "InstallMethod")]
+SourceKind = Annotated[str, OneOf(tuple(Catalog.SourceKind.values), "SourceKind")]
+CatalogState = Annotated[str, OneOf(tuple(Catalog.State.values), "CatalogState")]
+Availability = Annotated[str, OneOf(("Available", Catalog.UNAVAILABLE), "Availability")]
+AccessMethodState = Annotated[str, OneOf((USED, FAILED, IMPOSSIBLE, UNTRIED), "AccessMethodState")]
+ImageInspectionState = Annotated[str, OneOf(catalog_inspection.STATES, "ImageInspectionState")]
+BundleInspectionState = Annotated[
+    str, OneOf(tuple(BundleInspection.State.values), "BundleInspectionState")
+]
+ProblemSeverity = Annotated[str, OneOf(tuple(ContentProblem.Severity.values), "ProblemSeverity")]
+ChangeKind = Annotated[str, OneOf(tuple(CatalogChange.Kind.values), "CatalogChangeKind")]
+PackageChangeName = Annotated[str, OneOf(tuple(FATE_LABELS.values()), "PackageChange")]
+VerdictName = Annotated[str, OneOf(tuple(Verdict), "VerdictValue")]
+Target = Annotated[str, OneOf(tuple(WatchTarget), "WatchTarget")]
+
 
 @dataclass(frozen=True, slots=True)
-class ErrorText:
+class LastError:
     """Why the last attempt failed, in words."""
 
-    code: str
+    code: ErrorCode | Literal[""]
     message: str
     hint: str
 
@@ -48,12 +72,12 @@ class CatalogRow:
     cluster: str
     catalog: str
     catalog_url: str
-    source_kind: str
+    source_kind: SourceKind
     namespace: str
     name: str
     priority: int
-    availability: str
-    state: str
+    availability: Availability
+    state: CatalogState
     stale: bool
     access_method: str
     exact: bool
@@ -64,7 +88,7 @@ class CatalogRow:
     channels: int
     bundles: int
     problems: int
-    error: ErrorText | None
+    error: LastError | None
     failing_since: datetime | None
     checked_at: datetime | None
     synced_at: datetime | None
@@ -72,7 +96,7 @@ class CatalogRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RevisionRow:
+class CatalogRevisionRow:
     revision: int
     created_at: datetime
     content_hash: str
@@ -81,12 +105,12 @@ class RevisionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class InspectionState:
+class ImageInspectionRow:
     """The inspection of all bundle images of the catalog, for `revision`. `state` is off, queued,
     running, waiting (until `next_turn_at`, for the registries or the budget in `waiting_for`),
     complete or stopped. `failed` maps reasons to images."""
 
-    state: str
+    state: ImageInspectionState
     enabled: bool
     revision: int | None
     wanted: int
@@ -107,7 +131,7 @@ class AccessMethodRow:
     """One of the ways to read a catalog: `state` is used, usable, ..., `message` says why."""
 
     name: str
-    state: str
+    state: AccessMethodState
     message: str
 
 
@@ -118,8 +142,8 @@ class CatalogDetail(CatalogRow):
     source: str
     access_methods: list[AccessMethodRow]
     conditions: list[Any]
-    revisions: list[RevisionRow]
-    images: InspectionState
+    revisions: list[CatalogRevisionRow]
+    images: ImageInspectionRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +172,7 @@ class PackageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class EntryRow:
+class ChannelEntryRow:
     name: str
     replaces: str
     skips: list[str]
@@ -165,7 +189,7 @@ class ChannelRow:
     head_version: str
     deprecated: bool
     deprecation: str
-    entries: list[EntryRow]
+    entries: list[ChannelEntryRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +197,9 @@ class VerdictRow:
     """The stored verdict on a bundle and install method; `rule` is empty for an installable one.
     `target` is what a Subscription's OperatorGroup selects."""
 
-    method: str
-    target: str
-    verdict: str
+    method: MethodName
+    target: Target
+    verdict: VerdictName
     rule: str
     sentence: str
     bundle: str
@@ -217,14 +241,14 @@ class BundleRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GvkRow:
+class GroupVersionKindRow:
     group: str
     version: str
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class ImageRow:
+class RelatedImageRow:
     name: str
     image: str
 
@@ -232,15 +256,15 @@ class ImageRow:
 @dataclass(frozen=True, slots=True)
 class BundleDetail(BundleRow):
     channels: list[str]
-    provides: list[GvkRow]
-    requires: list[GvkRow]
-    related_images: list[ImageRow]
+    provides: list[GroupVersionKindRow]
+    requires: list[GroupVersionKindRow]
+    related_images: list[RelatedImageRow]
     verdicts: list[VerdictRow]
     fbc: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class ReactionRow:
+class ReactionsRow:
     """Each is "refuses the whole catalog", "skips it" or "installs anyway"."""
 
     opm: str
@@ -250,7 +274,7 @@ class ReactionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ProblemRow:
+class CatalogProblemRow:
     """`subject` is a channel or bundle; `offset` a byte of the decoded catalog, `line` counts from
     1 in `file` ("" for a catalog of one file): where it was when its package was last written."""
 
@@ -259,24 +283,24 @@ class ProblemRow:
     field: str
     code: str
     title: str
-    severity: str
+    severity: ProblemSeverity
     message: str
     offset: int | None
     file: str
     line: int | None
     excerpt: str
     remedy: str
-    reactions: ReactionRow
+    reactions: ReactionsRow
 
 
 @dataclass(frozen=True, slots=True)
-class InspectionRow:
+class BundleInspectionRow:
     """`digest` and `objects` are of the last time that the image was read, null before. A queued
     inspection whose registry asked to wait goes on at `next_attempt_at`."""
 
     bundle: str
     image: str
-    state: str
+    state: BundleInspectionState
     user: str
     created_at: datetime
     finished_at: datetime | None
@@ -285,11 +309,11 @@ class InspectionRow:
     bytes_total: int
     digest: str | None
     objects: int | None
-    error: ErrorText | None
+    error: LastError | None
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateRow:
+class ResolutionCandidateRow:
     """`code` is "" for the chosen one, else channel, range, successor, skipped, chain, deprecated,
     order, dependency or version; `reason` says the same in words."""
 
@@ -312,16 +336,16 @@ class ResolutionRow:
     reason: str
     blocked_by: str
     message: str
-    candidates: list[CandidateRow]
+    candidates: list[ResolutionCandidateRow]
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeRow:
+class CatalogChangeRow:
     """`affects`: a sentence for each installed operator that the change concerns."""
 
     revision: int
     created_at: datetime | None
-    kind: str
+    kind: ChangeKind
     package: str
     subject: str
     before: str
@@ -330,13 +354,13 @@ class ChangeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class DifferenceRow:
-    """`change` of the package: removed, added or changed. `affects`: as in ChangeRow, where both
-    sides are revisions of the same catalog. Between two catalogs no installed operator is affected
-    unless it moves: its sentence is in `affects_if_moved`."""
+class CatalogDifferenceRow:
+    """`change` of the package: removed, added or changed. `affects`: a sentence for each installed
+    operator that is affected, where both sides are revisions of the same catalog. Between two
+    catalogs none is affected unless it moves: its sentence is in `affects_if_moved`."""
 
-    change: str
-    kind: str
+    change: PackageChangeName
+    kind: ChangeKind
     package: str
     subject: str
     before: str
@@ -361,8 +385,8 @@ def shallow(row: Any) -> dict[str, Any]:
     return {name: getattr(row, name) for name in row.__dataclass_fields__}
 
 
-def error_text(code: str, message: str, hint: str) -> ErrorText | None:
-    return ErrorText(code, message, hint) if code or message else None
+def error_text(code: str, message: str, hint: str) -> LastError | None:
+    return LastError(code, message, hint) if code or message else None
 
 
 def catalog_row(catalog: Catalog) -> CatalogRow:
@@ -388,19 +412,20 @@ def catalog_detail(catalog: Catalog, *, revisions: int) -> CatalogDetail:
         **shallow(catalog_row(catalog)),
         source=catalog.source,
         access_methods=[
-            AccessMethodRow(row["way"], row["state"], row["why"]) for row in catalog.access_methods
+            AccessMethodRow(row["way"], own_value(row["state"]), row["why"])
+            for row in catalog.access_methods
         ],
         conditions=catalog.conditions,
-        revisions=[row_of(RevisionRow, r, revision=r.number) for r in newest],
+        revisions=[row_of(CatalogRevisionRow, r, revision=r.number) for r in newest],
         images=inspection_state(catalog),
     )
 
 
-def inspection_state(catalog: Catalog) -> InspectionState:
+def inspection_state(catalog: Catalog) -> ImageInspectionRow:
     """The catalog comes with its `image_inspection`."""
     row = catalog_inspection.row_of(catalog) or CatalogInspection()
     return row_of(
-        InspectionState,
+        ImageInspectionRow,
         row,
         state=catalog_inspection.state_of(catalog),
         enabled=catalog_inspection.is_enabled(catalog),
@@ -426,7 +451,7 @@ def package_row(package: Package, *, installed: bool) -> PackageRow:
 
 def channel_row(channel: Channel) -> ChannelRow:
     """`channel` comes with its entries."""
-    entries = [row_of(EntryRow, entry) for entry in channel.entries.all()]
+    entries = [row_of(ChannelEntryRow, entry) for entry in channel.entries.all()]
     return row_of(
         ChannelRow, channel, channel=channel.name, default=channel.is_default, entries=entries
     )
@@ -446,21 +471,21 @@ def bundle_row(bundle: Bundle) -> BundleRow:
     )
 
 
-def gvk_rows(gvks: Iterable[BundleGVK], *, required: bool) -> list[GvkRow]:
-    return [row_of(GvkRow, gvk) for gvk in gvks if gvk.required == required]
+def gvk_rows(gvks: Iterable[BundleGVK], *, required: bool) -> list[GroupVersionKindRow]:
+    return [row_of(GroupVersionKindRow, gvk) for gvk in gvks if gvk.required == required]
 
 
-def problem_rows(problems: Iterable[ContentProblem]) -> list[ProblemRow]:
+def problem_rows(problems: Iterable[ContentProblem]) -> list[CatalogProblemRow]:
     rows = []
     for problem in problems:
         about = reactions_of(problem.code)
-        reactions = row_of(ReactionRow, about)
+        reactions = row_of(ReactionsRow, about)
         texts = {"title": about.title, "remedy": about.remedy}
-        rows.append(row_of(ProblemRow, problem, **texts, reactions=reactions))
+        rows.append(row_of(CatalogProblemRow, problem, **texts, reactions=reactions))
     return rows
 
 
-def inspection_row(bundle: Bundle, row: BundleInspection | None) -> InspectionRow:
+def inspection_row(bundle: Bundle, row: BundleInspection | None) -> BundleInspectionRow:
     """Raises Missing for a bundle whose image nobody had inspected."""
     if row is None:
         raise Missing(
@@ -469,7 +494,7 @@ def inspection_row(bundle: Bundle, row: BundleInspection | None) -> InspectionRo
             hint="POST to the same address to have it inspected.",
         )
     return row_of(
-        InspectionRow,
+        BundleInspectionRow,
         row,
         bundle=bundle.name,
         user=row.asked_by,

@@ -44,9 +44,8 @@ SETTINGS_SECONDS = 600  # until the next look at a registries.conf that could no
 SETTINGS = "a readable OLMWEB_REGISTRIES_CONF"
 TURN_OVER = "turn"
 # States of an inspection, as REST and pages name them.
-OFF, QUEUED, RUNNING, PAUSED, DONE, STOPPED = (
-    *("off", "queued", "running", "waiting", "complete", "stopped"),
-)
+STATES = ("off", "queued", "running", "waiting", "complete", "stopped")
+OFF, QUEUED, RUNNING, PAUSED, DONE, STOPPED = STATES
 _PASSING = (*SILENT, CANCELLED, "internal", "interrupted")  # failures that may pass
 Rows = CatalogInspection.objects
 

@@ -6,21 +6,28 @@ As in installs.api.schemas, the fields of the dataclasses are the JSON keys.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from django.contrib.auth.base_user import AbstractBaseUser
 
+from catalogs.api.schemas import MethodName, VerdictName
 from installs.api.schemas import ObjectRef, catalog_fields
-from installs.models import Action, InstallRequest
+from installs.models import Action, ActionBatch, InstallRequest
 from installs.models.steps import as_manifests
 from installs.queries.activity import Progress
 from installs.queries.catalog_references import catalogs_of_actions
 from olmweb.api.formats import fill
-from olmweb.api.parameters import own_value
+from olmweb.api.parameters import OneOf, own_value
+
+# Closed enums of the fields and filters.
+ActionVerb = Annotated[str, OneOf(tuple(Action.Verb.values), "ActionVerb")]
+ActionState = Annotated[str, OneOf(tuple(Action.State.values), "ActionState")]
+BulkVerb = Annotated[str, OneOf(tuple(ActionBatch.NOUNS), "BulkInstallVerb")]
+RequestState = Annotated[str, OneOf(tuple(InstallRequest.State.values), "InstallRequestState")]
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutPackage:
     """A package of a bulk install that was left out, and why."""
 
     package: str
@@ -28,13 +35,13 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestRow:
+class InstallRequestRow:
     """`catalog` is empty after the catalog was deleted; `action` is the address of the action that
     an approval recorded."""
 
     id: int
     cluster: str
-    method: str
+    method: MethodName
     package: str
     catalog: str
     catalog_url: str | None
@@ -44,7 +51,7 @@ class RequestRow:
     object: ObjectRef
     reason: str
     user: str
-    state: str
+    state: RequestState
     decided_by: str
     comment: str
     action: int | None
@@ -59,12 +66,12 @@ class ActionRow:
 
     id: int
     cluster: str
-    verb: str
+    verb: ActionVerb
     package: str
     catalog: str
     catalog_url: str | None
     catalog_name: str
-    state: str
+    state: ActionState
     user: str
     as_user: str
     manifests: list[Any]
@@ -82,7 +89,7 @@ class BulkInstallAction:
 
     id: int
     package: str
-    state: str
+    state: ActionState
     waiting: bool
     outcome: str
     object: ObjectRef
@@ -90,13 +97,13 @@ class BulkInstallAction:
 
 
 @dataclass(frozen=True, slots=True)
-class DryRunRow:
+class PlannedPackageRow:
     """One package of a dry run; `reason` is empty when the cluster would take it. `bundle` is the
     bundle that would be installed."""
 
     package: str
     catalog: str
-    verdict: str
+    verdict: VerdictName | Literal[""]
     rule: str
     sentence: str
     ok: bool
@@ -113,28 +120,28 @@ class BulkInstallRow:
 
     id: int
     cluster: str
-    method: str
-    verb: str
+    method: MethodName | Literal[""]
+    verb: BulkVerb
     user: str
     total: int
     done: int
     waiting: int
     actions: list[BulkInstallAction]
-    left_out: list[LeftOut]
+    left_out: list[LeftOutPackage]
     created_at: datetime
     stopped_at: datetime | None
     stopped_by: str
 
 
 @dataclass(frozen=True, slots=True)
-class DryRunVerdict:
-    verdict: str
+class PlannedVerdict:
+    verdict: VerdictName
     rule: str
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
-class DryRunOutcome:
+class DryRunResult:
     """What the cluster said; `objects` are pairs of an object and its result."""
 
     ok: bool
@@ -151,14 +158,14 @@ class PlannedAction:
     the cluster said."""
 
     bundle: str
-    verdict: DryRunVerdict | None
+    verdict: PlannedVerdict | None
     manifests: list[Any]
-    dry_run: DryRunOutcome
+    dry_run: DryRunResult
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedBulkInstall:
-    packages: list[DryRunRow]
+    packages: list[PlannedPackageRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +175,8 @@ class BulkInstallSummary:
 
     id: int
     cluster: str
-    method: str
-    verb: str
+    method: MethodName | Literal[""]
+    verb: BulkVerb
     user: str
     total: int
     done: int
@@ -210,10 +217,10 @@ def _object_of(row: Action | InstallRequest) -> ObjectRef:
     return ObjectRef(row.path, row.namespace, row.name)
 
 
-def request_row(request: InstallRequest) -> RequestRow:
+def request_row(request: InstallRequest) -> InstallRequestRow:
     """`request` comes with its cluster, catalog and both people."""
     return fill(
-        RequestRow,
+        InstallRequestRow,
         request,
         cluster=request.cluster.name,
         method=request.path,
@@ -259,5 +266,5 @@ def bulk_install_row(progress: Progress) -> BulkInstallRow:
             )
             for row in progress.rows
         ],
-        left_out=[LeftOut(item["package"], item["reason"]) for item in batch.left_out],
+        left_out=[LeftOutPackage(item["package"], item["reason"]) for item in batch.left_out],
     )

@@ -26,9 +26,12 @@ from installs.actions.objects import CARRIES_MORE, DryRun
 from installs.actions.plan import Plan, plan_install
 from installs.api.action_schemas import (
     ActionRow,
+    ActionState,
+    ActionVerb,
     BulkInstallRow,
     BulkInstallSummary,
-    DryRunRow,
+    BulkVerb,
+    PlannedPackageRow,
     action_row,
     action_rows,
     bulk_install_row,
@@ -54,7 +57,6 @@ from olmweb.api.parameters import (
     SINCE,
     UNTIL,
     Moment,
-    OneOf,
     RequestBody,
     Values,
     at_or_after,
@@ -83,12 +85,8 @@ router = Router(tags=["Actions"])
 
 class ActionParameters(ListParameters):
     cluster: OnCluster = values("Name of the cluster.")
-    verb: Annotated[
-        list[Annotated[str, OneOf(tuple(Action.Verb.values))]] | None, FilterLookup("verb__in")
-    ] = values("Verb.")
-    state: Annotated[
-        list[Annotated[str, OneOf(tuple(Action.State.values))]] | None, FilterLookup("state__in")
-    ] = values("State.")
+    verb: Annotated[list[ActionVerb] | None, FilterLookup("verb__in")] = values("Verb.")
+    state: Annotated[list[ActionState] | None, FilterLookup("state__in")] = values("State.")
     package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
     user: Annotated[Values, FilterLookup("user__username__in")] = values("Who asked for it.")
     since: Moment = Field(None, description=SINCE)
@@ -115,7 +113,7 @@ class ActionBody(RequestBody):
     also removes an operator whose conversion webhook CustomResourceDefinitions still need."""
 
     cluster: str
-    verb: Annotated[str, OneOf(tuple(Action.Verb.values))]
+    verb: ActionVerb
     method: Method = InstallMethod.PLATFORM_OPERATOR
     package: str = ""
     catalog: Reference | Literal[""] = ""
@@ -420,10 +418,10 @@ def _bulk_items(
     return [*bulk.dry_run(planned, request.user), *doubted]
 
 
-def _dry_run_row(item: Item) -> DryRunRow:
+def _dry_run_row(item: Item) -> PlannedPackageRow:
     candidate = item.candidate
     prediction = candidate.prediction
-    return DryRunRow(
+    return PlannedPackageRow(
         package=candidate.name,
         catalog=f"{candidate.key.cluster}/{candidate.key.catalog}",
         verdict=own_value(prediction.verdict) if prediction else "",
@@ -439,9 +437,7 @@ def _dry_run_row(item: Item) -> DryRunRow:
 
 class BulkInstallParameters(ListParameters):
     cluster: OnCluster = values("Name of the cluster.")
-    verb: Annotated[
-        list[Annotated[str, OneOf(tuple(ActionBatch.NOUNS))]] | None, FilterLookup("verb__in")
-    ] = values("What it does.")
+    verb: Annotated[list[BulkVerb] | None, FilterLookup("verb__in")] = values("What it does.")
     user: Annotated[Values, FilterLookup("user__username__in")] = values("Who asked for it.")
     since: Moment = Field(None, description=SINCE)
     until: Moment = Field(None, description=UNTIL)

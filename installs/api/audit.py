@@ -1,6 +1,8 @@
 """REST route of the audit: JSON, CSV or Markdown of one catalog, install method and cluster."""
 
-from typing import Annotated
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
 
 from django.db.models import Max
 from django.http import HttpRequest, HttpResponse
@@ -9,9 +11,11 @@ from ninja import Query, Router
 from pydantic import Field
 
 from catalogs.api.parameters import CATALOG, METHOD, Method, Reference
+from catalogs.api.schemas import MethodName, Target, VerdictName
 from catalogs.lookup import referenced_catalog
 from catalogs.models import PredictionRun
 from catalogs.verdicts.facts import WatchTarget
+from installs.api.schemas import HealthName
 from installs.audit.audit import WATCHES, audit, read_watch
 from installs.audit.report import as_csv, as_json, as_markdown
 from olmweb.api.formats import (
@@ -49,7 +53,112 @@ class AuditParameters(Parameters):
     )
 
 
-@router.get("/audit", response=dict)
+@dataclass(frozen=True, slots=True)
+class AuditRule:
+    """A rule that applies to a bundle, or to the catalog as a whole."""
+
+    rule: str
+    title: str
+    verdict: VerdictName
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditBucket:
+    """The packages for which the same rule decides; `rule` is empty for installable ones."""
+
+    rule: str
+    title: str
+    verdict: VerdictName
+    count: int
+    packages: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedOperator:
+    """An operator of the cluster beside the verdict on its package; `agrees` is null when that is
+    unknown."""
+
+    package: str
+    namespace: str
+    name: str
+    health: HealthName
+    finding: str
+    verdict: VerdictName | Literal[""]
+    rule: str
+    agrees: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRuleOutcome:
+    """How many operators the rule decides with this verdict, and whether that is what happened."""
+
+    rule: str
+    title: str
+    verdict: VerdictName | Literal[""]
+    count: int
+    agrees: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditComparison:
+    """Operators of the cluster by whether their health agrees with the verdict on their package."""
+
+    agree: int
+    disagree: int
+    undecided: int
+    by_rule: list[AuditRuleOutcome]
+    operators: list[AuditedOperator]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRun:
+    """An earlier evaluation: a revision of the catalog with a version of the rules. `counts` are
+    packages by verdict."""
+
+    created_at: datetime
+    revision: int
+    rules_version: int
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedPackage:
+    """The bundle that the method would choose, and the verdict on it. `rules` are all that apply,
+    worst first."""
+
+    package: str
+    bundle: str
+    version: str
+    channel: str
+    verdict: VerdictName
+    target: Target
+    rule: str
+    sentence: str
+    rules: list[AuditRule]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """`counts` are packages by verdict. `cluster` and `namespace` are null without one; `target` is
+    what the OperatorGroup of a Subscription selects, or any."""
+
+    catalog: str
+    method: MethodName
+    cluster: str | None
+    target: Target | Literal["any"]
+    namespace: str | None
+    rules_version: int
+    evaluated_at: datetime | None
+    notes: list[AuditRule]
+    counts: dict[str, int]
+    buckets: list[AuditBucket]
+    actual: AuditComparison
+    history: list[AuditRun]
+    packages: list[AuditedPackage]
+
+
+@router.get("/audit", response=Audit)
 def get_audit(request: HttpRequest, query: Query[AuditParameters]) -> HttpResponseBase:
     """Which packages could be installed by an install method, and by which rule not, from stored
     verdicts; with a cluster, beside what it has. Verdicts that differ from that come first."""

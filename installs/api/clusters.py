@@ -57,19 +57,19 @@ class OnClusterParameters(ListParameters):
     cluster: str = text("Name of the cluster.")
 
 
-class About(Schema):
+class ProductVersion(Schema):
     """The OLM Web that answers."""
 
     version: str
 
 
-class StatusPage(Page[StatusRow]):
+class StatusList(Page[StatusRow]):
     """Counts of each cluster, and the version of OLM Web."""
 
-    olmweb: About
+    olmweb: ProductVersion
 
 
-@router.get("/status", response=StatusPage)
+@router.get("/status", response=StatusList)
 def list_status(request: HttpRequest, query: Query[StatusParameters]) -> HttpResponseBase:
     """Per cluster: how many operators are in which health, and the causes behind."""
     catalogs = list(Catalog.objects.order_by("id").values_list("id", "cluster", "state"))

@@ -13,11 +13,13 @@ from ninja import FilterLookup, Query, Router
 from pydantic import AfterValidator, Field
 
 from catalogs.api.parameters import CATALOG, read_reference
-from catalogs.install_methods import InstallMethod
 from installs.api.schemas import (
-    EventRow,
-    LinkRow,
+    CSV,
+    ChainLinkRow,
+    HealthName,
+    KubernetesEventRow,
     OperatorDetail,
+    OperatorKind,
     OperatorRow,
     RequirementRow,
     TransitionRow,
@@ -29,7 +31,7 @@ from installs.api.schemas import (
     unknown_message_row,
 )
 from installs.diagnosis.evaluate import requirement_rows
-from installs.models import Health, Operator, Transition, UnknownMessage
+from installs.models import Operator, Transition, UnknownMessage
 from installs.queries import lookup
 from installs.queries import operator_detail as detail
 from installs.queries.catalog_references import with_catalogs
@@ -48,7 +50,6 @@ from olmweb.api.parameters import (
     SINCE,
     UNTIL,
     Moment,
-    OneOf,
     Values,
     any_of,
     at_or_after,
@@ -73,22 +74,19 @@ SortedBy = Literal[
     "name", "-name", "package", "-package", "namespace", "-namespace", "kind", "-kind", "health",
     "-health", "version", "-version", "observed_at", "-observed_at",
 ]  # fmt: skip
-CSV = "ClusterServiceVersion"  # one without a Subscription
 OnCluster = Annotated[Values, FilterLookup("cluster__name__in")]
 router = Router(tags=["Operators"])
 
 
 class OperatorParameters(ListParameters):
     cluster: OnCluster = values("Name of the cluster.")
-    kind: Annotated[
-        list[Annotated[str, OneOf((*InstallMethod, CSV))]] | None, FilterLookup("kind__in")
-    ] = values("Kubernetes kind.")
+    kind: Annotated[list[OperatorKind] | None, FilterLookup("kind__in")] = values(
+        "Kubernetes kind."
+    )
     namespace: Annotated[NameOrNone, FilterLookup("namespace__in")] = values(
         "Namespace; `-` for none."
     )
-    health: Annotated[
-        list[Annotated[str, OneOf(tuple(Health.values))]] | None, FilterLookup("health__in")
-    ] = values("Health.")
+    health: Annotated[list[HealthName] | None, FilterLookup("health__in")] = values("Health.")
     reason: Annotated[Values, FilterLookup("reason__in")] = values("Reason, exactly.")
     finding: Annotated[NameOrNone, FilterLookup("finding__in")] = values(
         "Id of the finding; `-` for none."
@@ -206,8 +204,8 @@ def _operator_detail(operator: Operator) -> OperatorDetail:
         OperatorDetail,
         operator_rows([operator])[0],
         conditions=operator.conditions,
-        chain=[fill(LinkRow, link) for link in diagnosis.chain],
-        events=[fill(EventRow, event) for event in events],
+        chain=[fill(ChainLinkRow, link) for link in diagnosis.chain],
+        events=[fill(KubernetesEventRow, event) for event in events],
         transitions=[transition_row(row) for row in transitions],
         requirements=[
             fill(RequirementRow, required, csv=csv.name, rules=list(required.rules))

@@ -14,7 +14,7 @@ from catalogs import lookup
 from catalogs.api.parameters import METHOD, Method
 from catalogs.contents.stored import inspection_of
 from catalogs.models import Bundle, Catalog
-from installs.api.schemas import BundleDifferenceRow, ContentsRow
+from installs.api.schemas import BundleContentsRow, BundleDifferenceRow
 from installs.export.plan import ARGOCD, KUSTOMIZE, TYPES, YAML
 from installs.facts.bundle_contents import between, contents, installed_bundle
 from installs.views.export import file_response
@@ -66,7 +66,7 @@ class ExportParameters(Parameters):
 # Registered before the bundle's own route: a bundle name may hold slashes.
 @router.get(
     "/bundles/{cluster}/{catalog}/{package}/{path:bundle}/contents",
-    response=ContentsRow,
+    response=BundleContentsRow,
 )
 def get_bundle_contents(
     request: HttpRequest,
@@ -139,11 +139,11 @@ def _state(bundle: Bundle, cluster: Cluster | None) -> tuple[Any, ...]:
     )
 
 
-def _contents_row(bundle: Bundle, cluster: Cluster | None) -> ContentsRow:
+def _contents_row(bundle: Bundle, cluster: Cluster | None) -> BundleContentsRow:
     result = contents(bundle, cluster)
     inspection = inspection_of(bundle)
     report = result.report
-    return ContentsRow(
+    return BundleContentsRow(
         bundle=bundle.name,
         cluster=cluster.name if cluster else None,
         known=result.inspected,

@@ -1,7 +1,7 @@
 """REST routes of upgrade readiness and of migrations to OLM v1. All are answered from rows."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Literal
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -10,21 +10,26 @@ from ninja import Query, Router
 from catalogs.api.parameters import CATALOG, Reference
 from catalogs.lookup import referenced_catalog
 from installs.api.operators import clusters_state
-from installs.api.schemas import BlockerRow, MigrationRow, migration_row, readiness_row
+from installs.api.schemas import (
+    BlockerCode,
+    BlockerRow,
+    BlockerSeverity,
+    MigrationRow,
+    MigrationVerdict,
+    migration_row,
+    readiness_row,
+)
 from installs.readiness.request import (
-    CODES,
-    WEIGHTS,
     ReadinessRequest,
     catalogs_state,
     markdown,
     read_catalogs,
     requested_readiness,
 )
-from installs.readiness.v1_migration import Fate
 from installs.readiness.v1_migration_report import V1Migration, narrowed, v1_migrations
 from installs.readiness.v1_migration_report import markdown as migrations_as_markdown
 from olmweb.api.lists import ComputedRows, Keyed, Page, ReportParameters, answer_list
-from olmweb.api.parameters import OneOf, Values, text, values
+from olmweb.api.parameters import Values, text, values
 from olmweb.models import Cluster
 
 router = Router(tags=["Clusters"])
@@ -32,8 +37,8 @@ router = Router(tags=["Clusters"])
 
 class ReadinessParameters(ReportParameters):
     cluster: Values = values("Name of the cluster.")
-    severity: list[Annotated[str, OneOf(WEIGHTS)]] | None = values("Severity.")
-    code: list[Annotated[str, OneOf(CODES)]] | None = values("Which rule.")
+    severity: list[BlockerSeverity] | None = values("Severity.")
+    code: list[BlockerCode] | None = values("Which rule.")
     q: str = text("Words that name, package, namespace or sentence contain.")
     next_catalog: Reference | Literal[""] = text(
         f"{CATALOG} The catalog of the next minor: adds what of the installed it no longer has."
@@ -42,9 +47,7 @@ class ReadinessParameters(ReportParameters):
 
 class MigrationParameters(ReportParameters):
     cluster: Values = values("Name of the cluster.")
-    verdict: list[Annotated[str, OneOf(tuple(fate.value for fate in Fate))]] | None = values(
-        "Verdict of the migration."
-    )
+    verdict: list[MigrationVerdict] | None = values("Verdict of the migration.")
     q: str = text("Words that name, package, namespace or a reason contain.")
 
 

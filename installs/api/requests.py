@@ -16,7 +16,13 @@ from catalogs.api.parameters import Method, Reference
 from catalogs.install_methods import InstallMethod
 from installs.actions import record
 from installs.actions import requests as install_requests
-from installs.api.action_schemas import ActionRow, RequestRow, action_row, request_row
+from installs.api.action_schemas import (
+    ActionRow,
+    InstallRequestRow,
+    RequestState,
+    action_row,
+    request_row,
+)
 from installs.api.actions import accepted, find_package, tried
 from installs.api.operators import OnCluster
 from installs.models import InstallRequest
@@ -29,7 +35,6 @@ from olmweb.api.parameters import (
     SINCE,
     UNTIL,
     Moment,
-    OneOf,
     RequestBody,
     Values,
     at_or_after,
@@ -45,10 +50,7 @@ class RequestParameters(ListParameters):
     cluster: OnCluster = values("Name of the cluster.")
     package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
     user: Annotated[Values, FilterLookup("user__username__in")] = values("Who asked for it.")
-    state: Annotated[
-        list[Annotated[str, OneOf(tuple(InstallRequest.State.values))]] | None,
-        FilterLookup("state__in"),
-    ] = values("State.")
+    state: Annotated[list[RequestState] | None, FilterLookup("state__in")] = values("State.")
     since: Moment = Field(None, description=SINCE)
     until: Moment = Field(None, description=UNTIL)
 
@@ -80,29 +82,29 @@ class ApprovalBody(RequestBody):
     dry_run: bool = False
 
 
-class RefusalBody(RequestBody):
+class DeclineBody(RequestBody):
     """`comment` is the reason, for the person who asked."""
 
     comment: str
 
 
-@router.get("/requests", response=Page[RequestRow], auth=PEOPLE_ONLY)
+@router.get("/requests", response=Page[InstallRequestRow], auth=PEOPLE_ONLY)
 def list_requests(request: HttpRequest, query: Query[RequestParameters]) -> HttpResponseBase:
     """What people asked their operators for, newest first, and how it was decided."""
     related = ("cluster", "catalog__cluster", "user", "decided_by")
     rows = query.filter(InstallRequest.objects.select_related(*related))
     source = StoredRows(rows, ("-id",), lambda requests: [request_row(row) for row in requests])
-    return answer_list(request, query, "requests", RequestRow, source, requests_revision())
+    return answer_list(request, query, "requests", InstallRequestRow, source, requests_revision())
 
 
-@router.get("/requests/{id}", response=RequestRow, auth=PEOPLE_ONLY)
+@router.get("/requests/{id}", response=InstallRequestRow, auth=PEOPLE_ONLY)
 def get_request(request: HttpRequest, id: int) -> HttpResponseBase:
     """One request."""
     row = request_row(lookup.get_request(id))
     return answer_one(request, (row,), lambda: row)
 
 
-@router.post("/requests", response={201: RequestRow})
+@router.post("/requests", response={201: InstallRequestRow})
 def create_request(request: HttpRequest, body: InstallRequestBody) -> HttpResponseBase:
     """Asks for an installation that an operator or admin decides on.
 
@@ -153,7 +155,7 @@ def approve_request(request: HttpRequest, id: int, body: ApprovalBody) -> HttpRe
     return accepted(action_row(action), replayed=False)
 
 
-@router.post("/requests/{id}/withdraw", response=RequestRow)
+@router.post("/requests/{id}/withdraw", response=InstallRequestRow)
 def withdraw_request(request: HttpRequest, id: int) -> HttpResponseBase:
     """Withdraws an own request that waits. Needs a token with the scope act."""
     require_scope(request)
@@ -161,8 +163,8 @@ def withdraw_request(request: HttpRequest, id: int) -> HttpResponseBase:
     return json_response(request_row(lookup.get_request(id)))
 
 
-@router.post("/requests/{id}/decline", response=RequestRow)
-def decline_request(request: HttpRequest, id: int, body: RefusalBody) -> HttpResponseBase:
+@router.post("/requests/{id}/decline", response=InstallRequestRow)
+def decline_request(request: HttpRequest, id: int, body: DeclineBody) -> HttpResponseBase:
     """Declines a request that waits, with a reason. Needs a token with the scope act."""
     require_scope(request)
     install_requests.decline(lookup.get_request(id), request.user, word=body.comment)

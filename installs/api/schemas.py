@@ -7,22 +7,25 @@ document. Findings and chains are rendered from stored rows by the diagnosis.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from django.urls import reverse
 
-from catalogs.api.schemas import ErrorText, catalog_url, error_text
+from catalogs.api.schemas import BundleInspectionState, LastError, catalog_url, error_text
 from catalogs.contents.difference import DifferenceSection
 from catalogs.contents.permissions import Permission
 from catalogs.contents.report import Kinds, UsedImage, Webhook
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
 from installs.diagnosis.aggregated import Explanation
 from installs.diagnosis.knowledge import Finding, plain_remedy
+from installs.diagnosis.types import LINK_STATES
 from installs.facts.bundle_contents import CrdHere, Need
 from installs.models import (
     ClusterOperator,
     ClusterOperatorMember,
     CRDState,
+    Health,
     Operator,
     Transition,
 )
@@ -36,9 +39,27 @@ from installs.queries.operators import finding_of
 from installs.queries.unknown_messages import UnknownRow, mask_names
 from installs.queries.watched_resources import WatchedResources
 from installs.readiness import ReadinessRow
+from installs.readiness.blockers import Weight
+from installs.readiness.request import CODES
+from installs.readiness.v1_migration import Fate
 from installs.readiness.v1_migration_report import V1Migration
 from olmweb.api.formats import fill
-from olmweb.models import Cluster
+from olmweb.api.parameters import OneOf
+from olmweb.models import Cluster, ResourceWatch
+
+CSV = "ClusterServiceVersion"  # one without a Subscription
+# Closed enums of the fields and filters.
+HealthName = Annotated[str, OneOf(tuple(Health.values), "Health")]
+OperatorKind = Annotated[str, OneOf((*InstallMethod, CSV), "OperatorKind")]
+ConditionStatus = Annotated[str, OneOf(("True", "False", "Unknown"), "ConditionStatus")]
+WatchState = Annotated[str, OneOf(tuple(ResourceWatch.State.values), "WatchState")]
+LinkState = Annotated[str, OneOf(LINK_STATES, "ChainLinkState")]
+PlannedChangeAction = Annotated[
+    str, OneOf(("install", "upgrade", "keep", "dependency"), "PlannedChangeAction")
+]
+BlockerSeverity = Annotated[str, OneOf(tuple(Weight), "BlockerSeverity")]
+BlockerCode = Annotated[str, OneOf(CODES, "BlockerCode")]
+MigrationVerdict = Annotated[str, OneOf(tuple(Fate), "MigrationVerdict")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +81,7 @@ class ClusterRow:
     reachable: bool | None
     stale: bool
     kinds: dict[str, Any]
-    error: ErrorText | None
+    error: LastError | None
     unreachable_since: datetime | None
     synced_at: datetime | None
     checked_at: datetime | None
@@ -73,7 +94,7 @@ class WatchedResourceRow:
 
     resource: str
     kind: str
-    state: str
+    state: WatchState
     error: str
     last_event_at: datetime | None
     listed_at: datetime | None
@@ -134,7 +155,7 @@ class OperatorRow:
     the name in the object, means. `health_since`: since when it has this health and reason."""
 
     cluster: str
-    kind: str
+    kind: OperatorKind
     namespace: str
     name: str
     package: str
@@ -144,7 +165,7 @@ class OperatorRow:
     channel: str
     version: str
     bundle: str
-    health: str
+    health: HealthName
     reason: str
     message: str
     finding: FindingRow | None
@@ -180,10 +201,10 @@ class ClusterOperatorRow:
     cluster: str
     name: str
     version: str
-    available: str
-    progressing: str
-    degraded: str
-    upgradeable: str
+    available: ConditionStatus | Literal[""]
+    progressing: ConditionStatus | Literal[""]
+    degraded: ConditionStatus | Literal[""]
+    upgradeable: ConditionStatus | Literal[""]
     reason: str
     message: str
     aggregated: bool
@@ -194,14 +215,14 @@ class ClusterOperatorRow:
 @dataclass(frozen=True, slots=True)
 class OperatorRef:
     cluster: str
-    kind: str
+    kind: OperatorKind
     namespace: str
     name: str
-    health: str
+    health: HealthName
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRow:
+class ClusterOperatorMemberRow:
     name: str
     reason: str
     operator: OperatorRef | None
@@ -215,7 +236,7 @@ class ClusterOperatorDetail(ClusterOperatorRow):
     """
 
     conditions: list[Any]
-    members: list[MemberRow]
+    members: list[ClusterOperatorMemberRow]
     blocks: str
     leaves: str
     age: str
@@ -256,18 +277,18 @@ class UnknownMessageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkRow:
+class ChainLinkRow:
     kind: str
     namespace: str
     name: str
-    state: str
+    state: LinkState
     reason: str
     message: str
     first_broken: bool
 
 
 @dataclass(frozen=True, slots=True)
-class EventRow:
+class KubernetesEventRow:
     """A Kubernetes Event about the operator or an object of its."""
 
     kind: str
@@ -302,14 +323,14 @@ class PlannedChangeRow:
     """`action`: install, upgrade, keep or dependency."""
 
     csv: str
-    action: str
+    action: PlannedChangeAction
     subscription: str
     package: str
     replaces: str
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRow:
+class PendingApprovalRow:
     """What approving the InstallPlan will change. `others`: ClusterServiceVersions of other
     operators that it carries along; `objects`: steps by kind."""
 
@@ -329,23 +350,23 @@ class OperatorDetail(OperatorRow):
     first; `approval` is null unless an InstallPlan waits."""
 
     conditions: list[Any]
-    chain: list[LinkRow]
-    events: list[EventRow]
+    chain: list[ChainLinkRow]
+    events: list[KubernetesEventRow]
     transitions: list[TransitionRow]
     requirements: list[RequirementRow]
-    approval: ApprovalRow | None
+    approval: PendingApprovalRow | None
     notes: list[FindingRow]
 
 
 @dataclass(frozen=True, slots=True)
-class ContentsRow:
+class BundleContentsRow:
     """`known` false: only metadata is known, and objects, permissions and webhooks are null until
     the bundle's image is inspected; `inspection` says how that stands ("" without one)."""
 
     bundle: str
     cluster: str | None
     known: bool
-    inspection: str
+    inspection: BundleInspectionState | Literal[""]
     objects: list[Kinds] | None
     permissions: list[Permission] | None
     webhooks: list[Webhook] | None
@@ -449,9 +470,9 @@ class BlockerRow:
     name: str
     package: str
     version: str
-    code: str
+    code: BlockerCode
     title: str
-    severity: str
+    severity: BlockerSeverity
     message: str
     resolutions: list[str]
     target_version: str
@@ -469,7 +490,7 @@ class MigrationRow:
     name: str
     package: str
     version: str
-    verdict: str
+    verdict: MigrationVerdict
     reasons: list[str]
     codes: list[str]
     steps: list[str]
@@ -621,18 +642,18 @@ def clusteroperator_detail(
     )
 
 
-def _member_row(member: ClusterOperatorMember) -> MemberRow:
+def _member_row(member: ClusterOperatorMember) -> ClusterOperatorMemberRow:
     operator = member.operator
     if operator is None:
-        return fill(MemberRow, member, finding=None)
+        return fill(ClusterOperatorMemberRow, member, finding=None)
     reference = fill(OperatorRef, operator, cluster=operator.cluster.name)
-    return fill(MemberRow, member, operator=reference, finding=finding_row(operator))
+    return fill(ClusterOperatorMemberRow, member, operator=reference, finding=finding_row(operator))
 
 
-def approval_row(pending: PendingPlan) -> ApprovalRow:
+def approval_row(pending: PendingPlan) -> PendingApprovalRow:
     approval = pending.approval
     return fill(
-        ApprovalRow,
+        PendingApprovalRow,
         approval,
         install_plan=approval.plan,
         changes=[fill(PlannedChangeRow, change) for change in approval.changes],

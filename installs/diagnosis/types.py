@@ -43,9 +43,12 @@ class Observation:
     since: datetime | None = None
 
 
+LINK_STATES = ("ok", "progressing", "failed", "waiting", "absent")
+
+
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """One object of a chain. `state` is ok, progressing, failed, waiting or absent."""
+    """One object of a chain. `state` is one of LINK_STATES."""
 
     kind: str
     namespace: str

@@ -95,7 +95,9 @@ def _endpoint(
         path=path,
         about=operation.get("description", ""),
         is_list=items is not None,
-        parameters=tuple(_parameter(parameter) for parameter in operation.get("parameters", ())),
+        parameters=tuple(
+            _parameter(parameter, schemas) for parameter in operation.get("parameters", ())
+        ),
         fields=tuple(
             Field(name, _type_name(part)) for name, part in shown.get("properties", {}).items()
         ),
@@ -103,10 +105,10 @@ def _endpoint(
     )
 
 
-def _parameter(described: Mapping[str, Any]) -> Parameter:
+def _parameter(described: Mapping[str, Any], schemas: Mapping[str, Any]) -> Parameter:
     schema = described["schema"]
     schema = next((s for s in schema.get("anyOf", ()) if s.get("type") != "null"), schema)
-    schema = schema.get("items", schema)
+    schema = _resolve(schema.get("items", schema), schemas)
     values = ", ".join(map(str, schema.get("enum", ()))) or schema.get("type", "")
     if "maximum" in schema:
         values = f"{schema['minimum']} to {schema['maximum']}"

@@ -29,13 +29,14 @@ STREAM = "text/event-stream"
 RETRY_MILLISECONDS = 3000  # after which a client connects again
 LAST_ID = "Last-Event-ID"
 MAX_POSITION = 2**53 - 1  # integers that every JSON parser reads exactly
+EventTypeName = Annotated[str, OneOf(tuple(EventType), "EventType")]
 router = Router(tags=["Events"])
 
 
 class EventParameters(ListParameters):
-    type: Annotated[
-        list[Annotated[str, OneOf(tuple(EventType))]] | None, FilterLookup("type__in")
-    ] = values("Type of the event.")
+    type: Annotated[list[EventTypeName] | None, FilterLookup("type__in")] = values(
+        "Type of the event."
+    )
     cluster: Annotated[Values, FilterLookup("cluster__name__in")] = values("Name of the cluster.")
     since: Moment = Field(None, description=SINCE)
     until: Moment = Field(None, description=f"{UNTIL} Not for streams.")

@@ -8,7 +8,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -143,6 +143,8 @@ def csv_cell(value: object) -> str:
             return str(value)
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
         case str():
             return f"'{value}" if value.startswith(_FORMULA) else value
     return msgspec.json.encode(value).decode()

@@ -37,6 +37,8 @@ CODES = (
     "unsupported-media-type", "user-disabled", "vanished", "webhook-in-use", "wrong-digest",
 )  # fmt: skip
 ERROR = "Error"
+ERROR_CODE = "ErrorCode"
+ENUM_NAME = "x-enum-name"  # in a schema: the name of the shared one that it becomes
 _TEXT = {"type": "string"}
 _HEADERS: dict[str, dict[str, Any]] = {
     "ETag": {"description": "Of this answer, for If-None-Match.", "schema": _TEXT},
@@ -86,6 +88,27 @@ _DRY_RUNS = {
 }
 _LOCATED = (*_KEYED, "approve_request", "create_request", "create_catalog", "change_catalog")
 _LIST_NAME = re.compile(r"^Page_(\w+?)(Row|Summary)?_$")
+# Classes that are named for readers of their package.
+_NAMES = {
+    "LoggedEvent": "Event",
+    "Difference": "BundleDifferenceLine",
+    "DifferenceSection": "BundleDifferenceSection",
+    "Kinds": "BundleObjects",
+    "CrdHere": "BundleCRD",
+    "Need": "BundleDependency",
+    "UsedImage": "BundleImage",
+    "Webhook": "BundleWebhook",
+    "Permission": "BundlePermission",
+    "Level": "PermissionLevel",
+}
+# Fields of events whose enums belong to an app.
+_EVENT_ENUMS = {
+    ("LoggedEvent", "type"): "EventType",
+    ("HealthData", "health"): "Health",
+    ("ActionData", "verb"): "ActionVerb",
+    ("ActionData", "state"): "ActionState",
+    ("RequestData", "state"): "InstallRequestState",
+}
 
 
 def complete(document: dict[str, Any], dry_runs: dict[str, Any]) -> dict[str, Any]:
@@ -98,11 +121,37 @@ def complete(document: dict[str, Any], dry_runs: dict[str, Any]) -> dict[str, An
     for name in [name for name in schemas if name.endswith("Parameters")]:
         del schemas[name]  # of queries, whose parameters are in the operations
     schemas[ERROR] = _error_schema()
+    schemas[ERROR_CODE] = {"type": "string", "enum": sorted(CODES)}
+    for (name, field), enum in _EVENT_ENUMS.items():
+        schemas[name]["properties"][field] = _reference(enum)
     for methods in document["paths"].values():
         for method, operation in methods.items():
             _complete_operation(method, operation, schemas)
-    complete_document: dict[str, Any] = _renamed(document, _names(schemas))
+    enums: dict[str, Any] = {}
+    shared: dict[str, Any] = _with_shared_enums(document, enums)
+    shared["components"]["schemas"] |= enums
+    complete_document: dict[str, Any] = _renamed(shared, _names(shared["components"]["schemas"]))
     return complete_document
+
+
+def _with_shared_enums(value: Any, enums: dict[str, Any]) -> Any:
+    """The document with a reference in the place of each schema that ENUM_NAME marks, which goes
+    to `enums`. What a schema says beside its type stays."""
+    if isinstance(value, list):
+        return [_with_shared_enums(part, enums) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if ENUM_NAME not in value:
+        return {key: _with_shared_enums(part, enums) for key, part in value.items()}
+    name = value[ENUM_NAME]
+    values = value["enum"] if "enum" in value else [value["const"]]
+    enums[name] = {"type": "string", "enum": values}
+    beside = {
+        key: part
+        for key, part in value.items()
+        if key not in (ENUM_NAME, "type", "enum", "const", "title")
+    }
+    return beside | ({"allOf": [_reference(name)]} if beside else _reference(name))
 
 
 def _error_schema() -> dict[str, Any]:
@@ -110,7 +159,7 @@ def _error_schema() -> dict[str, Any]:
         "type": "object",
         "required": ["code", "message", "hint", "fields"],
         "properties": {
-            "code": {"type": "string", "enum": sorted(CODES)},
+            "code": _reference(ERROR_CODE),
             "message": {**_TEXT, "description": "What is wrong, and where."},
             "hint": {**_TEXT, "description": "What to do; may be empty."},
             "fields": {
@@ -184,15 +233,19 @@ def _reference(name: str) -> dict[str, str]:
 def _add_formats(
     operation: dict[str, Any], answer: dict[str, Any], schemas: dict[str, Any]
 ) -> None:
-    """The other formats of a list, whose items have the fields that `fields` selects: none of them
-    is required."""
+    """The formats beside JSON that the parameter `format` names. Items of a list have the fields
+    that `fields` selects: none of them is required."""
     contents = answer.get("content", {})
     reference = contents.get("application/json", {}).get("schema", {}).get("$ref", "")
     page = schemas.get(reference.rpartition("/")[2], {}).get("properties", {})
-    if "items" not in page or "next" not in page:
-        return
-    schemas[page["items"]["items"]["$ref"].rpartition("/")[2]].pop("required", None)
-    forms = next(p for p in operation["parameters"] if p["name"] == "format")["schema"]["enum"]
+    forms = [
+        form
+        for parameter in operation["parameters"]
+        if parameter["name"] == "format"
+        for form in parameter["schema"]["enum"]
+    ]
+    if "items" in page and "next" in page:
+        schemas[page["items"]["items"]["$ref"].rpartition("/")[2]].pop("required", None)
     for form, kind in (
         ("ndjson", "application/x-ndjson"), ("csv", "text/csv"), ("md", "text/markdown")
     ):  # fmt: skip
@@ -205,7 +258,8 @@ def _names(schemas: dict[str, Any]) -> dict[str, str]:
     names: dict[str, str] = {}
     for name in schemas:
         listed = _LIST_NAME.match(name)
-        new = f"{listed[1]}List" if listed else name.removesuffix("Row")
+        plain = listed[1] if listed else name.removesuffix("Row")
+        new = _NAMES.get(plain, plain) + ("List" if listed else "")
         if new != name and new not in schemas and new not in names.values():
             names[name] = new
     return names

@@ -25,12 +25,15 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     ValidationInfo,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from olmweb.api.formats import refuse, refuse_parameters
+from olmweb.api.openapi import ENUM_NAME
 from olmweb.errors import BadRequest
 
 BODY_LIMIT = 64 * 1024
@@ -46,16 +49,23 @@ def own_value(stored: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Annotates a text that must be one of `values`, as `own_value` writes them, and documents
-    them; it becomes the stored value."""
+    """Annotates a text that is one of `values`, as `own_value` writes them, and documents them. A
+    parameter becomes the stored value. `name` is that of the schema in the OpenAPI document, which
+    every parameter and field of this type refers to; empty for a type of one parameter."""
 
     values: tuple[str, ...]
+    name: str = ""
 
     def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         stored = {own_value(value): value for value in self.values}
         return core_schema.no_info_after_validator_function(
             stored.__getitem__, core_schema.literal_schema(list(stored))
         )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return handler(schema) | ({ENUM_NAME: self.name} if self.name else {})
 
 
 class Parameters(Schema):

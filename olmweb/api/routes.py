@@ -86,14 +86,14 @@ def document_digest() -> str:
     return hashlib.sha256(msgspec.json.encode(openapi_document())).hexdigest()
 
 
-class Build(Schema):
+class ApiVersion(Schema):
     """The OLM Web that answers, and the version of its REST API."""
 
     version: str
     api: str
 
 
-class Index(Build):
+class Index(ApiVersion):
     """`resources` has the address of every list by its name."""
 
     openapi: str
@@ -119,7 +119,7 @@ def _index() -> dict[str, Any]:
     }
 
 
-@api.get("/version", response=Build, tags=["About"])
+@api.get("/version", response=ApiVersion, tags=["About"])
 def get_version(request: HttpRequest) -> HttpResponseBase:
     """The version of OLM Web and that of its REST API."""
     return answer_one(request, (BUILD,), lambda: BUILD)

@@ -18,23 +18,24 @@ from olmweb.api.parameters import OneOf, RequestBody
 from olmweb.errors import BadRequest, Missing, OlmwebError
 from olmweb.models import ApiToken
 
+Scope = Annotated[str, OneOf(tuple(ApiToken.Scope.values), "TokenScope")]
 router = Router(tags=["Tokens"])
 
 
 @dataclass(frozen=True, slots=True)
-class TokenRow:
+class ApiTokenRow:
     """An own token; its secret is shown once, when it is made."""
 
     id: int
     name: str
-    scope: str
+    scope: Scope
     created_at: datetime
     expires_at: datetime
     last_used_on: date | None
 
 
 @dataclass(frozen=True, slots=True)
-class NewToken(TokenRow):
+class NewApiToken(ApiTokenRow):
     """`token` is the secret: it is not stored and can't be read again."""
 
     token: str
@@ -44,24 +45,24 @@ class TokenBody(RequestBody):
     """A new token. It ends with the token that makes it, or earlier."""
 
     name: Annotated[str, Field(min_length=1, max_length=ApiToken.MAX_NAME)]
-    scope: Annotated[str, OneOf(tuple(ApiToken.Scope.values))] = ApiToken.Scope.READ.value
+    scope: Scope = ApiToken.Scope.READ.value
     days: Annotated[int, Field(ge=1, le=ApiToken.MAX_DAYS)] = 90
 
 
-def token_row(row: ApiToken) -> TokenRow:
-    return fill(TokenRow, row, expires_at=row.ends_at)
+def token_row(row: ApiToken) -> ApiTokenRow:
+    return fill(ApiTokenRow, row, expires_at=row.ends_at)
 
 
-@router.get("/tokens", response=Page[TokenRow], auth=PEOPLE_ONLY)
+@router.get("/tokens", response=Page[ApiTokenRow], auth=PEOPLE_ONLY)
 def list_tokens(request: HttpRequest, query: Query[ListParameters]) -> HttpResponseBase:
     """The own tokens, newest first, expired ones too."""
     tokens = ApiToken.objects.filter(user=person_of(request))
     state = [token_row(row) for row in tokens.order_by("id")]
     source = StoredRows(tokens, ("-id",), lambda rows: [token_row(row) for row in rows])
-    return answer_list(request, query, "tokens", TokenRow, source, state)
+    return answer_list(request, query, "tokens", ApiTokenRow, source, state)
 
 
-@router.post("/tokens", response={201: NewToken}, auth=PEOPLE_ONLY)
+@router.post("/tokens", response={201: NewApiToken}, auth=PEOPLE_ONLY)
 def create_token(request: HttpRequest, body: TokenBody) -> HttpResponseBase:
     """Makes a token of the own account. 201 with the secret, which is shown this once. One that is
     made with a token ends with that at the latest. Needs a token with the scope act."""
@@ -78,7 +79,7 @@ def create_token(request: HttpRequest, body: TokenBody) -> HttpResponseBase:
             message = "The token of this request ends within a day; use the page API tokens."
             raise BadRequest(message, code="invalid", days=message)
     secret, row = ApiToken.issue(user.pk, body.scope, days, body.name)
-    response = json_response(fill(NewToken, token_row(row), token=secret))
+    response = json_response(fill(NewApiToken, token_row(row), token=secret))
     response.status_code = 201
     response["Cache-Control"] = "no-store"
     return response

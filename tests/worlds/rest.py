@@ -19,6 +19,7 @@ from catalogs.models import (
 )
 from installs.models import (
     Action,
+    ActionBatch,
     ClusterInventory,
     ClusterOperator,
     ClusterOperatorMember,
@@ -30,6 +31,7 @@ from installs.models import (
     UnknownMessage,
 )
 from installs.models.steps import Apply, to_json
+from olmweb.api.routes import openapi_document
 from olmweb.eventlog.record import event, publish, record
 from olmweb.eventlog.types import EventType, ExistenceData, HealthData, RecoveryData
 from olmweb.models import Cluster, Lease, ResourceWatch, SyncRun
@@ -52,22 +54,22 @@ BLOB = b'{ "schema":"olm.bundle",\n\t"name" : "etcd.v1.1.0", "x": "\\u00e9",  "a
 ROOT = "/api/v1/"
 ETCD = "redhat-operators/etcd"
 
-LISTS = {
-    "status": "status",
-    "clusters": "clusters",
-    "catalogs": "catalogs",
-    "problems": "catalogs/prod/redhat-operators/problems",
-    "changes": "catalogs/prod/redhat-operators/changes",
-    "packages": "packages",
-    "bundles": "bundles",
-    "operators": "operators",
-    "clusteroperators": "clusteroperators",
-    "crds": "crds",
-    "transitions": "transitions",
-    "actions": "actions",
-    "requests": "requests",
-    "events": "events",
-}
+CATALOG = {"cluster": "prod", "catalog": "redhat-operators"}
+
+
+def read_lists() -> dict[str, str]:
+    """The lists of the OpenAPI document that need no query, by their last name."""
+    lists = {}
+    for path, methods in openapi_document()["paths"].items():
+        parameters = methods.get("get", {}).get("parameters", ())
+        names = {parameter["name"] for parameter in parameters if parameter["in"] == "query"}
+        needed = {item["name"] for item in parameters if item.get("required")} - {*CATALOG}
+        if "cursor" in names and not needed:
+            lists[path.rpartition("/")[2]] = path.removeprefix(ROOT).format_map(CATALOG)
+    return lists
+
+
+LISTS = read_lists()
 DETAILS = {
     "catalog": "catalogs/prod/redhat-operators",
     "local catalog": "catalogs/-/from-file",
@@ -225,6 +227,7 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), [Action]):
             cursor.execute(statement)
+    ActionBatch.objects.create(cluster=prod, path="PlatformOperator", idempotency_key="k")
     for type_, data in (
         (EventType.OPERATOR_HEALTH, HealthData("Healthy", "", "Failed", "=X", MESSAGE, "")),
         (EventType.CATALOG_RECOVERED, RecoveryData(None)),

@@ -42,9 +42,15 @@ def read_lists() -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
 SIZES = {
     "status": 2, "clusters": 2, "catalogs": 3, "problems": 2, "changes": 28, "packages": 8,
     "bundles": 16, "operators": 4, "clusteroperators": 2, "crds": 2, "transitions": 7, "actions": 2,
-    "requests": 2, "events": 3,
+    "requests": 2, "events": 3, "leftovers": 1, "unknown-messages": 1, "tokens": 1,
+    "bulk-installs": 1, "catalog-troubles": 0, "readiness": 0, "migrations": 0,
+}  # fmt: skip
+QUERIES = {
+    "status": 12, "packages": 6, "bulk-installs": 5, "leftovers": 9, "catalog-troubles": 9,
+    "migrations": 10, "readiness": 16,
 }  # fmt: skip
 every_list = pytest.mark.parametrize("name", LISTS)
+every_long_list = pytest.mark.parametrize("name", [name for name in LISTS if SIZES[name] > 1])
 
 
 def body_of(response: Any) -> bytes:
@@ -62,7 +68,8 @@ def test_a_list_answers_items_next_and_count(world: World, get: Get, name: str) 
     assert list(body)[:3] == ["items", "next", "count"]
     assert body["next"] is None
     assert len(body["items"]) == body["count"] == SIZES[name]
-    assert list(body["items"][0]) == list(read_lists()[0][name])
+    for item in body["items"][:1]:
+        assert list(item) == list(read_lists()[0][name])
 
 
 @every_list
@@ -76,7 +83,7 @@ def test_walking_the_cursor_gives_the_whole_list_once(
     for _ in range(SIZES[name] + 1):
         page = get(LISTS[name], query).json()
         assert page["count"] == SIZES[name]
-        assert 1 <= len(page["items"]) <= limit
+        assert min(1, SIZES[name]) <= len(page["items"]) <= limit
         walked += page["items"]
         if page["next"] is None:
             break
@@ -106,8 +113,9 @@ def test_csv_holds_the_whole_list_a_row_an_item(
     assert f'filename="{name}.csv"' in response["Content-Disposition"]
     rows = list(csv.DictReader(io.StringIO(body_of(response).decode(), newline="")))
     items = get(LISTS[name]).json()["items"]
-    assert list(rows[0]) == list(items[0])
     assert len(rows) == len(items)
+    for row, item in zip(rows[:1], items, strict=False):
+        assert list(row) == list(item)
     for row, item in zip(rows, items, strict=True):
         for field, value in item.items():
             if isinstance(value, dict | list):
@@ -174,7 +182,7 @@ def test_no_cell_of_text_is_taken_for_a_formula(value: object, cell: str) -> Non
     assert csv_cell(value) == cell
 
 
-@every_list
+@every_long_list
 @pytest.mark.parametrize("form", ["ndjson", "csv"])
 def test_limit_and_cursor_hold_for_exports_too(
     world: World, get: Get, name: str, form: str
@@ -259,7 +267,7 @@ def test_a_list_costs_the_same_few_queries_however_long_it_is(
     with CaptureQueriesContext(connection) as after:
         get(LISTS[name])
     assert len(after) == len(before)
-    assert len(after) <= {"status": 12, "packages": 6}.get(name, 4)
+    assert len(after) <= QUERIES.get(name, 4)
 
 
 FILTERS: list[tuple[str, dict[str, Any], int]] = [
@@ -375,6 +383,22 @@ FILTERS: list[tuple[str, dict[str, Any], int]] = [
     ("events", {"until": "2999-01-01"}, 3),
     ("events", {"until": "2001-01-01"}, 0),
     ("events", {"after": 1}, 2),
+    ("leftovers", {"cluster": "prod"}, 1),
+    ("leftovers", {"cluster": "edge"}, 0),
+    ("catalog-troubles", {"cluster": "prod"}, 0),
+    ("unknown-messages", {"kind": "Subscription"}, 1),
+    ("unknown-messages", {"kind": "PlatformOperator"}, 0),
+    ("bulk-installs", {"cluster": "edge"}, 0),
+    ("bulk-installs", {"verb": "install"}, 1),
+    ("bulk-installs", {"verb": "migrate"}, 0),
+    ("bulk-installs", {"user": "nobody"}, 0),
+    ("bulk-installs", {"since": "2999-01-01"}, 0),
+    ("bulk-installs", {"until": "2999-01-01"}, 1),
+    # Their rows are tested in tests/installs/readiness.
+    ("readiness", {"cluster": "prod", "severity": "blocks", "q": "x"}, 0),
+    ("readiness", {"code": "max-openshift"}, 0),
+    ("readiness", {"next_catalog": "prod/redhat-operators"}, 2),
+    ("migrations", {"cluster": "prod", "verdict": "ready", "q": "x"}, 0),
 ]
 
 

@@ -97,6 +97,27 @@ def test_every_operation_has_its_errors_headers_and_a_name_that_a_person_would_c
     }
 
 
+def test_every_enum_is_one_schema_and_every_state_is_an_enum() -> None:
+    document = openapi_document()
+    schemas = document["components"]["schemas"]
+    assert {"Health", "ActionState", "ActionVerb", "EventType", "ErrorCode"} <= {*schemas}
+    by_values: dict[tuple[str, ...], list[str]] = {}
+    for name, schema in schemas.items():
+        if "enum" in schema:
+            by_values.setdefault(tuple(schema["enum"]), []).append(name)
+        for field, part in schema.get("properties", {}).items():
+            options = [*part.get("anyOf", ()), part, part.get("items", {})]
+            assert not [option for option in options if "enum" in option], (name, field)
+            # The states of Kubernetes objects are as their controllers write them.
+            if field in ("state", "verb", "health", "severity") and name != "CatalogTrouble":
+                assert "$ref" in part, (name, field)
+    assert [names for names in by_values.values() if len(names) > 1] == []
+    health = document["paths"]["/api/v1/operators"]["get"]["parameters"]
+    (parameter,) = (item for item in health if item["name"] == "health")
+    assert parameter["schema"]["items"] == {"$ref": "#/components/schemas/Health"}
+    assert "x-enum-name" not in msgspec.json.encode(document).decode()
+
+
 @pytest.fixture
 def token(olivia: User) -> str:
     return ApiToken.issue(olivia.pk, "act")[0]
@@ -146,9 +167,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     folder = tmp_path_factory.mktemp("client")
     document = folder / "openapi.json"
     document.write_bytes(msgspec.json.encode(openapi_document()))
-    generator = Path(sys.executable).parent / "openapi-python-client"
     run = subprocess.run(
-        [generator, "generate", "--path", document, "--meta", "none",
+        [sys.executable, "-m", "openapi_python_client", "generate",
+         "--path", document, "--meta", "none",
          "--output-path", folder / "olmweb_client"],
         capture_output=True, text=True, check=True, cwd=folder,
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
@@ -178,17 +199,22 @@ def test_a_generated_client_reads_every_list_also_with_selected_fields(
         name for name in READS if OPERATIONS[name][0].removeprefix("/api/v1/") in LISTS.values()
     ]
     assert len(lists) > 8
+    empty: set[str] = set()
     with client.AuthenticatedClient(base_url=server, token=token) as caller:
         for name in lists:
             function = function_of(name)
             answer = function(client=caller)
             assert answer.status_code == 200, name
-            assert answer.parsed.count == len(answer.parsed.items) > 0, name
+            assert answer.parsed.count == len(answer.parsed.items), name
+            if not answer.parsed.items:
+                empty.add(name)
+                continue
             first = next(iter(answer.parsed.items[0].to_dict()))
             selected = function(client=caller, fields=first)
             assert [{*item.to_dict()} for item in selected.parsed.items] == [
                 {first} for _ in answer.parsed.items
             ], name
+    assert empty <= {"list_catalog_troubles", "list_readiness", "list_migrations"}
 
 
 def test_a_generated_client_reads_one_object_and_gets_typed_errors(

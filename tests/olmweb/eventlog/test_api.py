@@ -181,6 +181,6 @@ def test_every_type_has_data_and_is_in_the_document() -> None:
     }
     names = {parameter["name"] for parameter in operation["parameters"]}
     assert {"type", "cluster", "since", "until", "after", "limit", "Last-Event-ID"} <= names
-    data = document["components"]["schemas"]["LoggedEvent"]["properties"]["data"]
+    data = document["components"]["schemas"]["Event"]["properties"]["data"]
     named = {option["$ref"].rpartition("/")[2] for option in data["anyOf"]}
     assert named == {data_type.__name__ for data_type in DATA_TYPES.values()}
