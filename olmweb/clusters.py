@@ -9,10 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-import redis
-import structlog
 from django.conf import settings
-from django.core.cache import cache
 from django.db import transaction
 from django.utils import timezone
 
@@ -22,8 +19,7 @@ from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Refused, Unauthorized
 from olmweb.kube.session import open_client
 from olmweb.models import LOCAL, Cluster
-
-log = structlog.get_logger(__name__)
+from olmweb.runtime import counters
 
 NOT_CONFIGURED = "not-configured"
 BACKOFF_LIMIT = timedelta(seconds=20)  # a cluster that recovers is read again within half a minute
@@ -62,43 +58,17 @@ class RequestCount(NamedTuple):
     status: str
 
 
-_COUNTED = "api-requests"  # cache key of the list of all RequestCounts
+_COUNTER = "api-requests"
 
 
 def count_requests(cluster: str, counts: Mapping[tuple[str, str], int]) -> None:
-    """Adds the requests that one client has sent, by (verb, status), to the counts for /metrics.
-
-    They are in the cache, which all processes share. Counts that start again at zero with the cache
-    are what Prometheus expects of a counter, and losing some is better than failing a pass.
-    """
-    if not counts:
-        return
-    added = {RequestCount(cluster, *key): number for key, number in counts.items()}
-    try:
-        stored = {RequestCount(*item) for item in cache.get(_COUNTED, ())}
-        if not added.keys() <= stored:
-            # Two processes at once may lose a series: it returns with its next request.
-            cache.set(_COUNTED, sorted(map(tuple, stored | added.keys())), timeout=None)
-        for series, number in added.items():
-            cache.add(_cache_key(series), 0, timeout=None)
-            cache.incr(_cache_key(series), number)
-    except (redis.RedisError, OSError, ValueError) as error:  # ValueError: evicted since add()
-        log.info("requests not counted", cluster=cluster, error=type(error).__name__)
+    """Adds the requests that one client has sent, by (verb, status), to the counts for /metrics."""
+    counters.add(_COUNTER, {(cluster, *key): number for key, number in counts.items()})
 
 
 def request_totals() -> dict[RequestCount, int]:
     """All counts; empty while the cache is unreachable."""
-    try:
-        stored = [RequestCount(*item) for item in cache.get(_COUNTED, ())]
-        totals = cache.get_many([_cache_key(series) for series in stored])
-    except (redis.RedisError, OSError) as error:
-        log.info("counts of requests not read", error=type(error).__name__)
-        return {}
-    return {series: totals[_cache_key(series)] for series in stored if _cache_key(series) in totals}
-
-
-def _cache_key(series: RequestCount) -> str:
-    return ":".join((_COUNTED, *series))
+    return {RequestCount(*labels): count for labels, count in counters.totals(_COUNTER).items()}
 
 
 def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:

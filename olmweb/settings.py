@@ -163,6 +163,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",  # first: redirects, probes and static files get the policy too
     "olmweb.serving.health.ProbeMiddleware",
+    "olmweb.serving.http_metrics.RequestMetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "olmweb.runtime.logs.RequestLogMiddleware",

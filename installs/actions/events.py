@@ -1,13 +1,18 @@
 """The events of actions and install requests, recorded in the transaction that changes the row."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
 
+from django.db import transaction
 from django.utils import timezone
 
 from installs.models import Action, InstallRequest
 from olmweb.eventlog.record import event, record
 from olmweb.eventlog.types import ActionData, EventType, RequestData
 from olmweb.models import ChangeEvent
+from olmweb.runtime import counters
 
 
 def record_action(
@@ -18,9 +23,9 @@ def record_action(
 
 
 def record_actions(
-    type_: EventType, actions: Iterable[Action], *, outcome: str = "", outcome_code: str = ""
+    type_: EventType, actions: Sequence[Action], *, outcome: str = "", outcome_code: str = ""
 ) -> None:
-    """Actions with the same outcome."""
+    """Actions with the same outcome. Those that ended are counted for /metrics."""
     now = timezone.now()
     events = [
         event(
@@ -45,6 +50,22 @@ def record_actions(
         for action in actions
     ]
     record(events)
+    if type_ == EventType.ACTION_FINISHED and events:
+        ended = [
+            (str(action.verb), action.path, event.data["state"], now - action.created_at)
+            for action, event in zip(actions, events, strict=True)
+        ]
+        transaction.on_commit(partial(_count_ended, ended), robust=True)
+
+
+def _count_ended(ended: Sequence[tuple[str, str, str, timedelta]]) -> None:
+    """(verb, install method, state, time from its record) of each action."""
+    counters.add(counters.ACTIONS, Counter((verb, path, state) for verb, path, state, _ in ended))
+    for verb, path, _, time in ended:
+        series = (verb, path)
+        counters.observe(
+            counters.ACTION_SECONDS, series, time.total_seconds(), counters.ACTION_BOUNDS
+        )
 
 
 def record_request(type_: EventType, request: InstallRequest) -> None:

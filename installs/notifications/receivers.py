@@ -41,6 +41,7 @@ from olmweb.eventlog import read
 from olmweb.eventlog.read import Selection
 from olmweb.eventlog.types import EventType, FailureData, HealthData, LoggedEvent
 from olmweb.models import Cluster
+from olmweb.runtime import counters
 from olmweb.runtime.leases import acquire, lease
 
 log = structlog.get_logger(__name__)
@@ -159,6 +160,9 @@ def _attempt(receiver: WebhookReceiver, row: WebhookDelivery) -> bool:
         else:
             row.save()
         receiver.save(update_fields=["attempts", "next_at", "error"])
+    if events:
+        word = "sent" if not result.error else "failed" if waits else "given-up"
+        counters.add(counters.DELIVERIES, {(receiver.name, word): 1})
     if result.error:
         log.warning("webhook failed", receiver=receiver.name, error=result.error)
     return not waits and not (result.content and len(row.events) > 1)

@@ -20,6 +20,8 @@ from urllib.parse import unquote_to_bytes
 
 import structlog
 
+from olmweb.serving import http_metrics
+
 log = structlog.get_logger(__name__)
 
 Scope = MutableMapping[str, Any]
@@ -95,17 +97,22 @@ class ThreadedWsgi:
 
     async def respond(self, scope: Scope, receive: Receive) -> Response:
         """The application's response, or the refusal of a request that it must not see."""
+        with http_metrics.IN_FLIGHT.track_inprogress():
+            return await self._respond(scope, receive)
+
+    async def _respond(self, scope: Scope, receive: Receive) -> Response:
+        received_at = time.monotonic()
         try:
             self._check_head(scope)
             body = await self._read_body(receive)
         except Refused as refusal:
-            return refusal.response(scope["path"])
+            return self._refuse(scope, refusal)
         self._waiting += 1
         try:
             if self._waiting > WAITING:
-                return self.busy().response(scope["path"])
+                return self.refuse_busy(scope)
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, self._call, scope, body)
+            return await loop.run_in_executor(self._pool, self._call, scope, body, received_at)
         finally:
             self._waiting -= 1
             self._held -= len(body)
@@ -127,8 +134,15 @@ class ThreadedWsgi:
     def _too_large(self) -> Refused:
         return Refused(413, "too-large", f"A request has at most {self._body_limit} bytes.")
 
-    def busy(self) -> Refused:
-        """The refusal of a request that there is no room for."""
+    def refuse_busy(self, scope: Scope) -> Response:
+        """The response to a request that there is no room for."""
+        return self._refuse(scope, self._busy())
+
+    def _refuse(self, scope: Scope, refusal: Refused) -> Response:
+        http_metrics.count_refused(scope["method"], refusal.status)
+        return refusal.response(scope["path"])
+
+    def _busy(self) -> Refused:
         return Refused(503, "busy", "OLM Web is busy; try again in a moment.")
 
     async def _read_body(self, receive: Receive) -> bytes:
@@ -146,7 +160,7 @@ class ThreadedWsgi:
                     if size > self._body_limit:
                         raise self._too_large()
                     if parts[-1] and self._held > BODIES_LIMIT:
-                        raise self.busy()
+                        raise self._busy()
                     if not message.get("more_body"):
                         return b"".join(parts)
         except BaseException as error:
@@ -156,25 +170,25 @@ class ThreadedWsgi:
             sentence = f"The body did not arrive within {BODY_SECONDS:g} s."
             raise Refused(408, "too-slow", sentence) from error
 
-    def _call(self, scope: Scope, body: bytes) -> Response:
+    def _call(self, scope: Scope, body: bytes, received_at: float) -> Response:
         """Calls the application and reads its response to the end; runs in a thread."""
         spool: IO[bytes] = SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 - read later
         started = time.monotonic()
         try:
-            return self._read_response(scope, body, spool)
+            return self._read_response(make_environ(scope, body, received_at), spool)
         except BaseException:
             spool.close()
             raise
         finally:
             self.busy_seconds += time.monotonic() - started
 
-    def _read_response(self, scope: Scope, body: bytes, spool: IO[bytes]) -> Response:
+    def _read_response(self, environ: dict[str, Any], spool: IO[bytes]) -> Response:
         started: list[tuple[str, list[tuple[str, str]]]] = []
 
         def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> None:
             started.append((status, headers))
 
-        chunks = self._application(make_environ(scope, body), start_response)
+        chunks = self._application(environ, start_response)
         try:
             for chunk in chunks:
                 spool.write(chunk)
@@ -213,8 +227,8 @@ def _blocks(body: IO[bytes]) -> Iterator[bytes]:
         yield block
 
 
-def make_environ(scope: Scope, body: bytes) -> dict[str, Any]:
-    """The WSGI environment (PEP 3333) of an HTTP request in ASGI's form.
+def make_environ(scope: Scope, body: bytes, received_at: float = 0.0) -> dict[str, Any]:
+    """The WSGI environment (PEP 3333) of an HTTP request in ASGI's form, received at that time.
 
     A header whose name has an underscore is left out, as nginx does: it would be taken for the one
     with hyphens.
@@ -231,6 +245,7 @@ def make_environ(scope: Scope, body: bytes) -> dict[str, Any]:
         "SERVER_PORT": str(port),
         "REMOTE_ADDR": client,
         "REMOTE_PORT": str(client_port),
+        http_metrics.RECEIVED_AT: received_at,
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope["scheme"],
         "wsgi.input": BytesIO(body),

@@ -1,7 +1,7 @@
 """/livez, /readyz and /metrics.
 
 Probes say whether this process can serve; metrics are read from rows at each scrape, so any web
-process answers for the whole installation.
+process answers for the whole installation. Those of requests are of the pod's web processes.
 """
 
 import os
@@ -24,6 +24,7 @@ from olmweb.accounts.api_tokens import may_read
 from olmweb.api.errors import guard
 from olmweb.api.formats import json_response
 from olmweb.errors import OlmwebError
+from olmweb.serving.http_metrics import HttpCollector
 from olmweb.serving.metrics import BROKER_ERRORS, StateCollector, broker
 
 
@@ -73,6 +74,7 @@ def metrics(request: HttpRequest) -> HttpResponseBase:
         )
     registry = CollectorRegistry(auto_describe=False)
     registry.register(StateCollector())
+    registry.register(HttpCollector())
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 

@@ -15,15 +15,20 @@ from typing import Any, get_args
 import redis
 from django.apps import apps
 from django.conf import settings
-from django.db.models import Count, Max, Min, Q
+from django.db.models import Count, Max, Min, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from olmweb.clusters import request_totals
-from olmweb.models import LOCAL, Cluster, ResourceWatch, SyncRun
-from olmweb.runtime import beat
+from olmweb.models import LOCAL, ChangeEvent, Cluster, ResourceWatch, SyncRun
+from olmweb.runtime import beat, counters
 from olmweb.runtime.leases import is_held
 from olmweb.tasks import Queue
 
@@ -31,6 +36,7 @@ FAILURES_OF = timedelta(hours=1)
 QUEUES: tuple[str, ...] = get_args(Queue)
 BROKER_TIMEOUT = 2  # seconds; a probe or a scrape must answer before its own timeout
 BROKER_ERRORS = (redis.RedisError, OSError, ValueError)  # ValueError: REDIS_URL is no address
+DELIVERY_RESULTS = ("sent", "failed", "given-up")
 SERIES = 5000  # of one metric that has one for each object
 REASON_LIMIT = 100  # characters of a reason used as a label; Kubernetes' own reasons are words
 
@@ -100,7 +106,9 @@ class StateCollector(Collector):
         yield from self._catalogs(now)
         yield from self._syncs(now)
         yield from self._actions(now)
+        yield from self._finished_actions()
         yield from self._notifications()
+        yield from self._receivers(now)
         yield from self._processes()
         yield limited
 
@@ -253,6 +261,50 @@ class StateCollector(Collector):
             count.add_metric([cluster, state], number)
             age.add_metric([cluster, state], _age(oldest, now) or 0)
         yield from (count, age)
+
+    def _finished_actions(self) -> Iterable[Metric]:
+        labels = ["verb", "method"]
+        count = _counter("actions_finished", "Actions that ended, by result.", [*labels, "result"])
+        for values, number in counters.totals(counters.ACTIONS).items():
+            count.add_metric(values, number)
+        duration = HistogramMetricFamily(
+            "olmweb_action_duration_seconds",
+            "From the record of an action to its end.",
+            labels=labels,
+        )
+        stored = counters.histogram(counters.ACTION_SECONDS, counters.ACTION_BOUNDS)
+        for values, (buckets, seconds) in stored.items():
+            duration.add_metric(values, buckets, seconds)
+        yield from (count, duration)
+
+    def _receivers(self, now: datetime) -> Iterable[Metric]:
+        """A run moves the position of a receiver over events that it does not select, too: what
+        follows it waits for the receiver or for the next run."""
+        failing = _gauge("receiver_failing", "1 while requests to a receiver fail.", ["receiver"])
+        age = _gauge(
+            "receiver_pending_age_seconds",
+            "Age of the oldest event that an enabled receiver has not got; 0 without one.",
+            ["receiver"],
+        )
+        deliveries = _counter(
+            "receiver_deliveries", "Requests to receivers of events.", ["receiver", "result"]
+        )
+        events = ChangeEvent.objects.filter(position__gt=OuterRef("position"))
+        waiting = Q(deliveries__state__in=("pending", "failing"))
+        receivers = _rows("installs.WebhookReceiver").filter(enabled=True).order_by("name")
+        rows = receivers.annotate(
+            next_at_log=Subquery(events.order_by("position").values("at")[:1]),
+            oldest=Min("deliveries__created_at", filter=waiting),
+        )  # fmt: skip
+        # From zero, so that the first failure is an increase.
+        counts = {(row.name, result): 0 for row in rows for result in DELIVERY_RESULTS}
+        for row in rows:
+            failing.add_metric([row.name], 1 if row.error else 0)
+            times = [moment for moment in (row.next_at_log, row.oldest) if moment]
+            age.add_metric([row.name], _age(min(times, default=now), now) or 0)
+        for values, number in (counts | counters.totals(counters.DELIVERIES)).items():
+            deliveries.add_metric(values, number)
+        yield from (failing, age, deliveries)
 
     def _processes(self) -> Iterable[Metric]:
         """Whether workers and beat do their part; no samples where they are in this process."""

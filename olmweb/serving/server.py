@@ -6,8 +6,10 @@ request; `Protocol` ends those, too.
 
 import asyncio
 import errno
+import os
 import signal
 import socket
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import h11
@@ -17,7 +19,7 @@ from django.core.handlers.wsgi import WSGIHandler
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
-from olmweb.serving import streams
+from olmweb.serving import http_metrics, streams
 from olmweb.serving.bridge import ThreadedWsgi
 from olmweb.serving.streams import EventStreams, Hub
 
@@ -88,6 +90,25 @@ def make_application() -> "EventLog":
     return EventLog(streams_of_pages, pages, Tail(EventFeed()))
 
 
+class Workers(Multiprocess):
+    """Several web processes that count requests in one folder, see olmweb.serving.http_metrics.
+
+    The folder is in the environment before they start, as prometheus_client reads it when it is
+    imported.
+    """
+
+    def run(self) -> None:
+        with TemporaryDirectory(prefix="olmweb-metrics-") as folder:
+            os.environ[http_metrics.FOLDER] = self._folder = folder
+            super().run()
+
+    def keep_subprocess_alive(self) -> None:
+        before = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {process.pid for process in self.processes}:
+            http_metrics.forget_process(pid or 0, self._folder)
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket. Raises OSError when the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -156,4 +177,4 @@ def serve(host: str, port: int, processes: int) -> None:
         web.run(sockets=listeners)
     else:
         config.workers = processes
-        Multiprocess(config, sockets=listeners).run()
+        Workers(config, sockets=listeners).run()

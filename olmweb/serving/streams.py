@@ -19,6 +19,7 @@ from urllib.parse import parse_qs
 
 import structlog
 
+from olmweb.serving import http_metrics
 from olmweb.serving.bridge import Headers, Receive, Scope, Send, ThreadedWsgi, send_response
 
 log = structlog.get_logger(__name__)
@@ -209,7 +210,7 @@ class EventStreams:
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._hub.full:
-            await send_response(self._pages.busy().response(PATH), send)
+            await send_response(self._pages.refuse_busy(scope), send)
             return
         response = await self._pages.respond(scope, receive)
         if response.status != 200:
@@ -226,7 +227,9 @@ class EventStreams:
         )
         await send({"type": "http.response.body", "body": head, "more_body": True})
         topics = parse_qs(scope["query_string"].decode("latin1"))["of"]
-        if await self._hub.follow(topics, receive, send):
+        with http_metrics.open_stream("pages"):
+            complete = await self._hub.follow(topics, receive, send)
+        if complete:
             await send({"type": "http.response.body", "body": b""})
 
 

@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from olmweb.eventlog.read import Follow, Selection, StreamedEvent
+from olmweb.serving import http_metrics
 from olmweb.serving.bridge import Receive, Scope, Send, ThreadedWsgi, send_response
 from olmweb.serving.streams import FOLLOWS, EventStreams, open_headers
 
@@ -204,7 +205,7 @@ class EventLog:
         with response.body as body:
             head = body.read()
         if self._tail.full:
-            await send_response(self._pages.busy().response(PATH), send)
+            await send_response(self._pages.refuse_busy(scope), send)
             return
         scope[FOLLOWS] = True
         headers = [
@@ -212,5 +213,7 @@ class EventLog:
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": head, "more_body": True})
-        if await self._tail.follow(Follow.decode(follow.decode()), receive, send):
+        with http_metrics.open_stream("log"):
+            complete = await self._tail.follow(Follow.decode(follow.decode()), receive, send)
+        if complete:
             await send({"type": "http.response.body", "body": b""})

@@ -19,8 +19,8 @@ from olmweb import __version__, clusters
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster, ResourceWatch
-from olmweb.runtime import beat, leases
-from olmweb.serving import metrics
+from olmweb.runtime import beat, counters, leases
+from olmweb.serving import http_metrics, metrics
 from olmweb.serving.metrics import StateCollector
 from tests.factories import (
     make_cluster,
@@ -32,7 +32,7 @@ from tests.factories import (
 from tests.kubefake import KubeFake, status_answer
 from tests.worlds.rest import World
 
-QUERIES = 13
+QUERIES = 14
 
 
 def samples(response: Any) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -278,12 +278,12 @@ def test_counting_in_a_cache_that_is_away_breaks_nothing(
     olm: Cluster, client: Client, monkeypatch: pytest.MonkeyPatch, redis_server: str
 ) -> None:
     shared = RedisCache(redis_server, {})
-    monkeypatch.setattr(clusters, "cache", shared)
+    monkeypatch.setattr(counters, "cache", shared)
     shared.clear()
     for _ in range(2):
         clusters.count_requests("lab", {("GET", "200"): 2, ("WATCH", "410"): 1})
     assert Scrape(client).value("api_requests_total", cluster="lab", verb="GET", code="200") == 4
-    monkeypatch.setattr(clusters, "cache", RedisCache("redis://127.0.0.1:1/0", {}))
+    monkeypatch.setattr(counters, "cache", RedisCache("redis://127.0.0.1:1/0", {}))
     clusters.count_requests("lab", {("GET", "200"): 2})
     assert Scrape(client).labels("api_requests_total") == []
 
@@ -294,10 +294,17 @@ def test_the_documentation_names_every_metric_with_its_labels(
     text = (settings.BASE_DIR / "docs" / "metrics.md").read_text(encoding="utf-8")
     documented = dict(re.findall(r"^\| `(olmweb_\w+)` \| ([\w, ]*?) ?\|", text, re.MULTILINE))
     families: list[Any] = list(StateCollector().collect())
-    assert documented == {
+    shown = {
         family.name + ("_total" if family.type == "counter" else ""): ", ".join(family._labelnames)
         for family in families
     }
+    shown |= {
+        metric._name + ("_total" if metric._type == "counter" else ""): ", ".join(
+            metric._labelnames
+        )
+        for metric in http_metrics.METRICS
+    }
+    assert documented == shown
 
 
 POD = {"host": "10.1.2.3:8000"}  # a scrape by address names no host of OLMWEB_HOSTS
