@@ -29,7 +29,7 @@ from installs.models import (
     WebhookDelivery,
     WebhookReceiver,
 )
-from installs.notifications import receivers
+from installs.notifications import receiver_audit, receivers
 from installs.notifications.select import send_again
 from olmweb.errors import OlmwebError
 from olmweb.eventlog.types import EventType
@@ -291,6 +291,14 @@ class WebhookReceiverAdmin(ModelAdmin):
             columns += ["position", "attempts", "next_at", "error"]
         obj.save(update_fields=columns if change else None)
 
+    def get_deleted_objects(
+        self, objs: Any, request: HttpRequest
+    ) -> tuple[list[Any], dict[str, int], set[str], list[Any]]:
+        """Deliveries, which nobody deletes by themselves, go with their receiver."""
+        deleted, counts, needed, protected = super().get_deleted_objects(objs, request)
+        own = {str(WebhookDelivery._meta.verbose_name)}
+        return deleted, counts, set(needed) - own, protected
+
     @admin.display(description="host")
     def host(self, row: WebhookReceiver) -> str:
         return urlsplit(row.url).netloc.rpartition("@")[2]
@@ -307,6 +315,7 @@ class WebhookReceiverAdmin(ModelAdmin):
     def send_test(self, request: HttpRequest, queryset: QuerySet[WebhookReceiver]) -> None:
         for receiver in queryset[:TESTED]:
             result = receivers.send_test(receiver)
+            receiver_audit.record_test(receiver, result.error)
             if result.error:
                 messages.error(request, f"Test event for {receiver.name}: {result.error}")
             else:

@@ -9,9 +9,11 @@ class InstallsConfig(AppConfig):
 
     def ready(self) -> None:
         from installs.actions import authority
+        from installs.notifications import receiver_audit
         from olmweb.accounts.roles import create_roles
 
         authority.connect_audit()
+        receiver_audit.connect()
 
         # Of the last app: the permissions of all of ours exist when it is migrated.
         post_migrate.connect(create_roles, sender=self, dispatch_uid="olmweb-roles")

@@ -377,6 +377,12 @@ class AuditEvent(models.Model):
         RULE_DELETED = "rule-deleted", "Allow rule deleted"
         RULE_ENDED = "rule-ended", "Allow rule ended with its owner"
         RULE_RESUMED = "rule-resumed", "Allow rule resumed with its owner"
+        RECEIVER_CREATED = "receiver-created", "Webhook receiver created"
+        RECEIVER_CHANGED = "receiver-changed", "Webhook receiver changed"
+        RECEIVER_SECRET_CHANGED = "receiver-secret-changed", "Secret of a webhook receiver changed"
+        RECEIVER_TESTED = "receiver-tested", "Webhook receiver tested"
+        RECEIVER_DELETED = "receiver-deleted", "Webhook receiver deleted"
+        DELIVERIES_SENT_AGAIN = "deliveries-sent-again", "Webhook deliveries sent again"
 
     at = models.DateTimeField("time", default=timezone.now)
     event = models.CharField(max_length=40, choices=Event.choices)

@@ -34,6 +34,7 @@ from installs.notifications.event_formats import (
     data_of,
     encode,
 )
+from installs.notifications.receiver_audit import record_sent_again
 from installs.notifications.send import AGAIN, CONTENT, SendResult, retry_after
 from olmweb.clusters import NOT_CONFIGURED
 from olmweb.errors import BadRequest
@@ -89,12 +90,15 @@ def send_test(receiver: WebhookReceiver) -> SendResult:
 
 def send_again(deliveries: Sequence[WebhookDelivery]) -> int:
     """Queues deliveries again that were sent or given up; returns their number."""
-    ids = [row.pk for row in deliveries if row.state not in OPEN]
+    ended = [row for row in deliveries if row.state not in OPEN]
+    ids = [row.pk for row in ended]
     now = timezone.now()
-    WebhookReceiver.objects.filter(deliveries__in=ids).update(next_at=now)
-    return WebhookDelivery.objects.filter(pk__in=ids).update(
-        state=WebhookDelivery.State.PENDING, attempts=0, error="", created_at=now
-    )
+    with transaction.atomic():
+        WebhookReceiver.objects.filter(deliveries__in=ids).update(next_at=now)
+        record_sent_again(ended)
+        return WebhookDelivery.objects.filter(pk__in=ids).update(
+            state=WebhookDelivery.State.PENDING, attempts=0, error="", created_at=now
+        )
 
 
 def skip_to_now(receiver: WebhookReceiver) -> None:

@@ -35,6 +35,7 @@ REVIEWED = {
     ("olmweb", "0004_token_names", "scope"),
     # More choices of a column without a constraint; shown as they are where they have no words.
     ("olmweb", "0009_catalog_events", "event"),
+    ("olmweb", "0014_receiver_audit", "event"),
 }
 
 

@@ -22,7 +22,7 @@ from installs.models import WebhookDelivery, WebhookReceiver
 from installs.notifications import receivers
 from olmweb.eventlog.record import event, publish, record
 from olmweb.eventlog.types import EventType, FailureData, HealthData
-from olmweb.models import Cluster, Lease
+from olmweb.models import AuditEvent, Cluster, Lease
 from tests.factories import make_catalog, make_cluster, make_operator
 from tests.worlds.webhook_receiver import Receiver, Reply
 
@@ -402,3 +402,56 @@ def test_one_worker_at_a_time_sends_to_a_receiver(server: Receiver, prod: Cluste
     )  # fmt: skip
     tasks.notify()
     assert not server.got
+
+
+def test_the_audit_log_has_each_change_of_a_receiver_without_its_address_and_secret(
+    server: Receiver, prod: Cluster, client: Client, alice: User
+) -> None:
+    client.force_login(alice)
+    url, host = f"http://{server.host}/hooks/{TOKEN}", server.host
+    form = {"name": "chat", "format": "json", "enabled": "on"}
+    place = "/admin/installs/webhookreceiver/"
+
+    def save(path: str, **values: str) -> None:
+        assert client.post(f"{place}{path}", form | values).status_code == 302
+
+    save("add/", new_url=url)
+    row = WebhookReceiver.objects.get()
+    change = f"{row.pk}/change/"
+    save(change, new_secret=SECRET)
+    save(change, new_secret=f"{SECRET}-2")
+    save(change, remove_secret="on", format="slack")
+    save(change, format="slack")  # changes nothing
+    client.post(place, {"action": "send_test", "_selected_action": row.pk})
+    delivery = WebhookDelivery.objects.create(receiver=row, state="given-up")
+    again = {"action": "send_again", "_selected_action": delivery.pk}
+    client.post("/admin/installs/webhookdelivery/", again)
+    client.post(f"{place}{row.pk}/delete/", {"post": "yes"})
+    events = list(AuditEvent.objects.filter(detail__receiver=row.pk).order_by("id"))
+    assert [(item.event, item.detail.get("secret", "")) for item in events] == [
+        ("receiver-created", ""),
+        ("receiver-secret-changed", "added"),
+        ("receiver-secret-changed", "rotated"),
+        ("receiver-secret-changed", "removed"),
+        ("receiver-changed", ""),
+        ("receiver-tested", ""),
+        ("deliveries-sent-again", ""),
+        ("receiver-deleted", ""),
+    ]
+    assert {(item.actor, item.address) for item in events} == {("alice", "127.0.0.1")}
+    assert {item.detail["host"] for item in events} == {host}
+    assert events[4].detail["changed"] == {"format": {"before": "json", "after": "slack"}}
+    assert events[5].detail["result"] == "accepted"
+    assert (events[6].detail["count"], events[6].detail["deliveries"]) == (1, [delivery.pk])
+    stored = repr([item.detail for item in events])
+    assert TOKEN not in stored
+    assert SECRET not in stored
+
+
+def test_a_delivery_records_no_audit_event(server: Receiver, prod: Cluster) -> None:
+    add(server)
+    count = AuditEvent.objects.count()
+    happen(prod, "one")
+    tasks.notify()
+    assert states() == ["sent"]
+    assert AuditEvent.objects.count() == count
