@@ -19,6 +19,7 @@ from catalogs.models import Bundle, Catalog, Package
 from catalogs.semver import masterminds_range, parse
 from installs.actions import authority, record
 from installs.actions.events import record_request
+from installs.actions.install_rows import InstallRows
 from installs.actions.plan import Plan, plan_install, read_method
 from installs.methods import METHODS
 from installs.models import Action, AllowRule, InstallRequest
@@ -79,8 +80,9 @@ def plan_for(
     cluster: Cluster, package: Package, method: str, version: str, values: Mapping[str, str]
 ) -> Plan:
     """The current plan of a request. Raises OlmwebError if it would install another version."""
-    plan = plan_install(cluster, package, "", method, values)
-    bundle = Bundle.objects.filter(package=package, name=plan.target).first()
+    rows = InstallRows(cluster, package, values.get("channel", ""), values.get("version", ""))
+    plan = plan_install(cluster, package, "", method, values, rows)
+    bundle = rows.bundle(plan.target)
     got = bundle.version if bundle else ""
     if got != version:
         instead = f"{got} would be installed" if got else "nothing would be installed"

@@ -13,9 +13,9 @@ from installs.queries.operators import CauseGroup
 from installs.queries.overview import (
     ClusterOverview,
     Waiting,
+    by_need,
     overview,
     shown_operators,
-    summaries,
     waiting,
 )
 from installs.readiness import Readiness, ReadinessRow, readiness
@@ -98,8 +98,7 @@ def status_report(
     """Some 20 queries, however many clusters there are. `requests` are those that the reader may
     decide."""
     operators = shown_operators(clusters, names=OPERATORS_NAMED)
-    ordered = [entry.cluster for entry in summaries(clusters)]
-    entries = overview(ordered, operators, names=OPERATORS_NAMED)
+    entries = sorted(overview(clusters, operators, names=OPERATORS_NAMED), key=by_need)
     reports = {report.cluster: report for report in readiness(clusters)}
     counts, changes = changes_of_week(clusters)
     return StatusReport(

@@ -29,8 +29,16 @@ Row = TypeVar("Row", bound=Model)
 def get_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator:
     """The operator, with its cluster; one query. NO_NAMESPACE stands for none.
 
-    It comes with `same_cause`: how many others that need attention have its finding.
+    It comes with `same_cause`, how many others that need attention have its finding, and with
+    `open_action_id`, the newest unfinished action on it, None without one.
     """
+    actions = Action.objects.filter(
+        cluster=OuterRef("cluster"),
+        path=OuterRef("kind"),
+        namespace=OuterRef("namespace"),
+        name=OuterRef("name"),
+        state__in=Action.OPEN,
+    )
     others = (
         Operator.objects.filter(finding=OuterRef("finding"), health__in=NEEDS_ATTENTION)
         .exclude(finding="")
@@ -42,7 +50,10 @@ def get_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator
     )
     operator = (
         Operator.objects.select_related("cluster")
-        .annotate(same_cause=Coalesce(Subquery(others), 0))
+        .annotate(
+            same_cause=Coalesce(Subquery(others), 0),
+            open_action_id=Subquery(actions.order_by("-created_at", "-pk").values("pk")[:1]),
+        )
         .filter(
             cluster__name=cluster,
             kind=kind,

@@ -132,14 +132,9 @@ def packages_of(operator: Operator) -> list[Package]:
 
 
 def open_action(operator: Operator) -> Action | None:
-    """The unfinished action on this object; one query."""
-    return Action.objects.filter(
-        cluster=operator.cluster_id,
-        path=operator.kind,
-        namespace=operator.namespace,
-        name=operator.name,
-        state__in=Action.OPEN,
-    ).first()
+    """The unfinished action on an operator of `get_operator`; one query if there is one."""
+    pk: int | None = operator.open_action_id  # type: ignore[attr-defined]
+    return Action.objects.filter(pk=pk).first() if pk else None
 
 
 @dataclass(frozen=True, slots=True)

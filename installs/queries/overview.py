@@ -35,6 +35,7 @@ from installs.queries.operators import (
 from installs.state.observation import details_of
 from olmweb.kube.fields import text, texts
 from olmweb.models import Cluster
+from olmweb.web.context import STATES
 
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
 _UPGRADABLE = Count(
@@ -268,10 +269,12 @@ def summaries(clusters: Sequence[Cluster]) -> list[ClusterSummary]:
         ClusterSummary(cluster, HealthCounts(numbers[cluster.pk], upgrades[cluster.pk]))
         for cluster in clusters
     ]
-    order = {"silent": 0, "attention": 1, "waiting": 2, "healthy": 3}
-    return sorted(
-        entries, key=lambda entry: (order[entry.state], -entry.counts.attention, entry.cluster.name)
-    )
+    return sorted(entries, key=by_need)
+
+
+def by_need(entry: ClusterSummary) -> tuple[int, int, str]:
+    """Sorts clusters worst first."""
+    return STATES.index(entry.state), -entry.counts.attention, entry.cluster.name
 
 
 def cluster_rows(entries: Sequence[ClusterSummary]) -> list[ClusterRow]:

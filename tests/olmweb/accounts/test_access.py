@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 
-from olmweb.accounts.roles import ROLES, create_roles, impersonation_for, may_act
+from olmweb.accounts.roles import (
+    ROLES,
+    AccountBackend,
+    create_roles,
+    impersonation_for,
+    may_act,
+)
 from olmweb.errors import OlmwebError
 
 pytestmark = pytest.mark.django_db
@@ -96,3 +102,19 @@ def test_nobody_becomes_a_master_of_the_cluster_by_a_name(olivia: User) -> None:
 def test_a_name_that_no_header_can_carry_is_told_in_a_sentence() -> None:
     with pytest.raises(OlmwebError, match="can't be sent"):
         impersonation_for(User.objects.create_superuser("zoë", password="x"))
+
+
+def test_the_account_of_a_session_is_read_in_one_query_with_its_permissions_and_groups(
+    olivia: User, django_assert_num_queries: Any
+) -> None:
+    olivia.groups.add(Group.objects.create(name="team blue"))
+    olivia.user_permissions.add(Permission.objects.get(codename="sync_catalog"))
+    expected = User.objects.get(pk=olivia.pk).get_all_permissions()
+    with django_assert_num_queries(1):
+        account = AccountBackend().get_user(olivia.pk)
+        assert account is not None
+        assert account.get_all_permissions() == expected
+        impersonated = impersonation_for(account)
+    assert {"catalogs.sync_catalog", "installs.add_action"} <= expected
+    assert impersonated is not None
+    assert impersonated.groups == ("olmweb-operators", "team blue")

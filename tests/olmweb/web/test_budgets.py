@@ -31,13 +31,8 @@ MAX_QUERIES, MAX_BYTES = 12, 60_000
 MAX_ASSETS = 45_000  # bytes of CSS and JavaScript, compressed
 # Pages that need more queries than that; never more than these.
 QUERIES = {
-    "overview": 13,  # with requests that the person may decide
-    "report": 20,  # overview and readiness together
-    "package": 13,
-    "request": 14,  # plans the installation
-    "operator-failed": 22,  # looks for another install method of the package
-    "operator-approval": 13,
-    "operator-requirements": 14,
+    "report": 18,  # overview and readiness together
+    "operator-failed": 20,  # looks for another install method of the package
 }
 BYTES = {"api-docs": 200_000}  # every endpoint of the REST API
 # Names of routes that answer with a file, a fragment, a redirect, or to a POST.
