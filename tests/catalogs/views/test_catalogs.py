@@ -104,10 +104,18 @@ def test_the_detail_shows_conditions_and_the_last_runs(reader, catalog):
         kind="catalog",
         target=str(catalog),
         outcome="changed",
-        counts={"rows_written": 1234, "requests": 1, "bytes_read": 2_000_000},
+        counts={
+            **{"rows_written": 1234, "requests": 1, "bytes_read": 2_000_000},
+            **{"added": 2, "changed": 0, "removed": 1},
+        },
+        started_at=(started := timezone.now()),
+        finished_at=started + timedelta(seconds=75),
     )
     page = text_of(reader.get(URL))
-    for words in ("Serving desired content", "sha256:abc", "1234", "Changed", "1.9"):
+    for words in (
+        *("Serving desired content", "sha256:abc", "1234", "Changed", "1.9"),
+        *("2 added, 0 changed, 1 removed", "1 min 15 s"),
+    ):
         assert words in page
 
 
