@@ -31,7 +31,7 @@ from catalogs.search.images import packages_with_image, using_image
 from catalogs.search.index import catalog_stamps, current_index
 from catalogs.verdicts.read import verdicts_of
 from olmweb.accounts.api_tokens import require_scope
-from olmweb.api.formats import answer_one, json_response
+from olmweb.api.formats import answer_one, json_response, refuse_parameters
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import Values, any_of, values
 
@@ -158,6 +158,7 @@ def get_inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponseBase:
     """How the inspection of the bundle's image stands."""
+    refuse_parameters(request)
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     inspection = inspection_row(row, stored.inspection_of(row))
     if not request.user.is_authenticated:

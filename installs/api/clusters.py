@@ -42,7 +42,7 @@ from installs.queries.watched_resources import watched_resources
 from olmweb import clusters
 from olmweb.api.formats import answer_one
 from olmweb.api.lists import ComputedRows, Keyed, ListParameters, Page, StoredRows, answer_list
-from olmweb.api.parameters import Values, text, values
+from olmweb.api.parameters import Values, values
 from olmweb.models import Cluster, ResourceWatch
 
 PLATFORM_COUNTS = ("total", "available", "progressing", "degraded")
@@ -54,7 +54,7 @@ class StatusParameters(ListParameters):
 
 
 class OnClusterParameters(ListParameters):
-    cluster: str = text("Name of the cluster.")
+    cluster: Values = values("Name of the cluster.")
 
 
 class ProductVersion(Schema):
@@ -107,7 +107,7 @@ def list_catalog_troubles(
     and the pods that do not run."""
 
     def rows() -> Iterator[Keyed]:
-        for number, trouble in enumerate(catalog_troubles(_named(query.cluster))):
+        for number, trouble in enumerate(catalog_troubles(clusters_named(query.cluster))):
             yield Keyed((trouble.catalog.cluster.name, number), catalog_trouble_row(trouble))
 
     source = ComputedRows(rows)
@@ -115,9 +115,10 @@ def list_catalog_troubles(
     return answer_list(request, query, "catalog-troubles", CatalogTroubleRow, source, state)
 
 
-def _named(name: str) -> list[Cluster]:
-    """The cluster of that name, or all for an empty one, in the order of cursors."""
-    rows = Cluster.objects.filter(name=name) if name else Cluster.objects.all()
+def clusters_named(names: Values) -> list[Cluster]:
+    """The clusters with these names, all without any, in the order in which cursors compare their
+    names, whatever the collation of the database."""
+    rows = Cluster.objects.filter(name__in=names) if names else Cluster.objects.all()
     return sorted(rows, key=lambda cluster: cluster.name)
 
 
@@ -127,7 +128,7 @@ def list_leftovers(request: HttpRequest, query: Query[OnClusterParameters]) -> H
 
     def rows() -> Iterator[Keyed]:
         number = 0
-        for owner in removed_owners(_named(query.cluster)):
+        for owner in removed_owners(clusters_named(query.cluster)):
             for leftover in owner.leftovers:
                 number += 1
                 yield Keyed((owner.cluster, number), leftover_row(owner, leftover))

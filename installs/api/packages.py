@@ -18,13 +18,14 @@ from installs.api.schemas import BundleContentsRow, BundleDifferenceRow
 from installs.export.plan import ARGOCD, KUSTOMIZE, TYPES, YAML
 from installs.facts.bundle_contents import between, contents, installed_bundle
 from installs.views.export import file_response
-from olmweb.api.formats import answer_one, refuse
+from olmweb.api.formats import answer_one, finish, make_etag, not_modified, refuse
 from olmweb.api.parameters import OneOf, Parameters, text
 from olmweb.clusters import get_cluster
 from olmweb.errors import Missing
 from olmweb.models import Cluster
 
 router = Router(tags=["Catalogs"])
+APPROVALS = ("Manual", "Automatic")
 FORMS = {"yaml": YAML, "kustomize": KUSTOMIZE, "argocd": ARGOCD}
 
 
@@ -45,9 +46,9 @@ class ExportParameters(Parameters):
     name: str = text("Name of the object; the package's when absent.")
     namespace: str = text("Namespace to install into; the suggested one when absent.")
     targets: str = text("Namespaces that the OperatorGroup watches, with commas; * for all.")
-    approval: str = text(
+    approval: Annotated[str, OneOf(("", *APPROVALS))] = text(
         "Approval of a Subscription; Manual when absent, which holds it at its version.",
-        json_schema_extra={"enum": ["Manual", "Automatic"]},
+        json_schema_extra={"enum": list(APPROVALS)},
     )
     source: str = text(
         "CatalogSource or ClusterCatalog to name, for a catalog that is of no cluster."
@@ -174,4 +175,6 @@ def get_export(
     """The manifests of an install as files, pinned to the resolved version. Asks no cluster."""
     row = lookup.get_package(cluster, catalog, package)
     values = query.model_dump(exclude={"format", "method"}) | {"path": query.method or ""}
-    return file_response(row, FORMS[query.format], values)
+    response = file_response(row, FORMS[query.format], values)
+    etag = make_etag(request, response.content)
+    return not_modified(request, etag) or finish(response, etag)

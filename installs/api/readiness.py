@@ -9,6 +9,7 @@ from ninja import Query, Router
 
 from catalogs.api.parameters import CATALOG, Reference
 from catalogs.lookup import referenced_catalog
+from installs.api.clusters import clusters_named
 from installs.api.operators import clusters_state
 from installs.api.schemas import (
     BlockerCode,
@@ -30,7 +31,6 @@ from installs.readiness.v1_migration_report import V1Migration, narrowed, v1_mig
 from installs.readiness.v1_migration_report import markdown as migrations_as_markdown
 from olmweb.api.lists import ComputedRows, Keyed, Page, ReportParameters, answer_list
 from olmweb.api.parameters import Values, text, values
-from olmweb.models import Cluster
 
 router = Router(tags=["Clusters"])
 
@@ -62,7 +62,7 @@ def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> H
         if query.next_catalog
         else None,
     )
-    clusters = _clusters(query.cluster)
+    clusters = clusters_named(query.cluster)
 
     def rows() -> Iterator[Keyed]:
         for report in requested_readiness(clusters, filters):
@@ -84,7 +84,7 @@ def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> H
 @router.get("/migrations", response=Page[MigrationRow])
 def list_migrations(request: HttpRequest, query: Query[MigrationParameters]) -> HttpResponseBase:
     """For each Subscription whether it can be migrated to a ClusterExtension, and the obstacles."""
-    clusters = _clusters(query.cluster)
+    clusters = clusters_named(query.cluster)
 
     def matching() -> list[V1Migration]:
         return narrowed(v1_migrations(clusters), query.verdict or (), query.q)
@@ -102,10 +102,3 @@ def list_migrations(request: HttpRequest, query: Query[MigrationParameters]) -> 
         [clusters_state(), catalogs_state(read_catalogs())],
         lambda: migrations_as_markdown(matching()),
     )
-
-
-def _clusters(names: Values) -> list[Cluster]:
-    """The clusters with these names, all without any, in the order in which cursors compare their
-    names, whatever the collation of the database."""
-    rows = Cluster.objects.filter(name__in=names) if names else Cluster.objects.all()
-    return sorted(rows, key=lambda cluster: cluster.name)
