@@ -22,7 +22,7 @@ from catalogs.contents import inspection
 from catalogs.contents.stored import inspected_images
 from catalogs.models import BundleInspection, BundleManifests
 from catalogs.sources.base import SourceError
-from catalogs.sources.oci.pace import Pace
+from catalogs.sources.oci.client import Pace
 from catalogs.sources.oci.source import RegistryAccess
 from olmweb.runtime.leases import renewed_lease
 

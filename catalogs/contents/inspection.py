@@ -14,7 +14,7 @@ from catalogs.contents import stored
 from catalogs.contents.objects import Packed, pack
 from catalogs.models import Bundle, BundleInspection, BundleManifests
 from catalogs.sources.base import ProgressCallback, SourceError, progress_callback
-from catalogs.sources.oci.pace import Pace
+from catalogs.sources.oci.client import Pace
 from catalogs.sources.oci.source import BundleSource, RegistryAccess
 from catalogs.sources.registry_access import refresh_mirrors, registry_access
 from olmweb.accounts.roles import AnyUser, may_inspect

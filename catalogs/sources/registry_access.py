@@ -14,8 +14,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalogs.models import RegistryMirrors
+from catalogs.sources.oci.client import Pace
 from catalogs.sources.oci.mirrors import Registries, Rule, digest_rules, read_file, rules_of
-from catalogs.sources.oci.pace import Pace
 from catalogs.sources.oci.source import RegistryAccess
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient

@@ -6,8 +6,9 @@ every body. Sends credentials to the registry and its token server, never to a r
 
 import hashlib
 import re
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -20,7 +21,6 @@ from catalogs.sources.base import LIMITS, Cut, Deadline, SourceError
 from catalogs.sources.http import READ
 from catalogs.sources.oci.auth import Challenge, Credentials, fetch_token, read_challenge
 from catalogs.sources.oci.manifest import ACCEPT, Descriptor, digest_of
-from catalogs.sources.oci.pace import Pace
 from catalogs.sources.oci.reference import DIGEST, ImageReference
 
 REDIRECTS = 5
@@ -29,6 +29,40 @@ LONGEST_WAIT = 5  # seconds; a longer wait is left to the caller, and the worker
 RESUMES = 5
 SMALL = 8 * 1024**2  # bytes of a manifest or config
 _ERROR_CODE = re.compile(rb'"code"\s*:\s*"([A-Z_]{1,40})"')
+
+
+class Pace:
+    """At most `rate` requests a second to each registry, and none while it asks to wait.
+
+    A burst after a pause is spaced out as well. `clock` is in seconds; `pause` sleeps so many.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._interval = 1 / rate
+        self._clock = clock
+        self._pause = pause
+        self._lock = threading.Lock()
+        self._next: dict[str, float] = {}  # by registry: when its next request may be sent
+
+    def wait(self, registry: str) -> None:
+        """Returns when a request to the registry may be sent."""
+        with self._lock:
+            now = self._clock()
+            at = max(now, self._next.get(registry, now))
+            self._next[registry] = at + self._interval
+        if at > now:
+            self._pause(at - now)
+
+    def hold(self, registry: str, seconds: float) -> None:
+        """Holds further requests to the registry back for `seconds`."""
+        with self._lock:
+            self._next[registry] = max(self._next.get(registry, 0.0), self._clock() + seconds)
 
 
 class RegistryClient:

@@ -15,7 +15,7 @@ from typing import BinaryIO, TypeVar
 
 from catalogs.sources.base import LIMITS, Cut, Fetched, Limits, SourceError, report_progress
 from catalogs.sources.oci.auth import credentials_for
-from catalogs.sources.oci.client import RegistryClient
+from catalogs.sources.oci.client import Pace, RegistryClient
 from catalogs.sources.oci.layers import Unpacker
 from catalogs.sources.oci.manifest import (
     BuildStep,
@@ -28,7 +28,6 @@ from catalogs.sources.oci.manifest import (
     read_manifest,
 )
 from catalogs.sources.oci.mirrors import NO_RULES, Endpoint, Registries
-from catalogs.sources.oci.pace import Pace
 from catalogs.sources.oci.reference import parse_reference
 from catalogs.sources.spool import Spool, temporary_file
 from catalogs.sources.tree import File, Tree

@@ -206,7 +206,7 @@ def test_a_registry_that_was_left_out_is_left_out_for_the_rest_of_the_run(
     switched_on: Catalog, fake: RegistryFake, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.INSECURE_REGISTRIES = frozenset(["127.0.0.1:1", fake.host])
-    monkeypatch.setattr("catalogs.sources.oci.pace.Pace.hold", lambda *_: None)
+    monkeypatch.setattr("catalogs.sources.oci.client.Pace.hold", lambda *_: None)
     versions = tuple(f"1.{n}.0" for n in range(5))
     ship(switched_on, "gone", {"stable": versions}, "127.0.0.1:1/gone:{}")
     assert run_next()

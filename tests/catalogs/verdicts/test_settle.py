@@ -15,7 +15,7 @@ from catalogs.contents import bulk_inspection, inspection
 from catalogs.contents.bulk_inspection import Summary, inspect_images
 from catalogs.management.commands import inspect_catalog
 from catalogs.models import Bundle, BundleInspection, Catalog, Prediction
-from catalogs.sources.oci.pace import Pace
+from catalogs.sources.oci.client import Pace
 from catalogs.tasks import inspect_bundle
 from catalogs.verdicts.settle import images_to_inspect
 from installs.facts import evaluate
