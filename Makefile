@@ -86,7 +86,7 @@ chart: $(VENV)/.dev ## the Helm chart: lint, render, schemas, a real API server,
 	@$(BIN)/python -m pytest tests/chart -n 2 --dist loadfile -q
 
 peers: $(BIN)/python ## the real components for the tests: Debian's, and API server, OLM, opm, catalogd, helm
-	@echo "PostgreSQL, Redis, Chromium, an image registry and promtool (Debian's packages):"
+	@echo "PostgreSQL, Redis, Chromium, an image registry, promtool, zsh and fish (Debian's packages):"
 	@deploy/install-services.sh
 	@echo "kube-apiserver, etcd, opm, OLM, catalogd and helm (built from source, once):"
 	@$(BIN)/python -m tests.peers.build

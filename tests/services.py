@@ -21,6 +21,8 @@ HOW_TO_GET = {
     "olm": "OLM is not built (`make peers` builds it)",
     "helm": "helm and kubeconform are not built (`make peers` builds them)",
     "history": "the history of the version before is missing (`git fetch --unshallow --tags`)",
+    "zsh": "zsh is not installed (Debian: apt-get install zsh)",
+    "fish": "fish is not installed (Debian: apt-get install fish)",
     "promtool": "promtool is not installed (Debian: apt-get install prometheus)",
 }
 

@@ -44,6 +44,10 @@ class Command(BaseCommand):
                 f"Port {options['port']} can't be used: ports go from 1 to 65535. "
                 "Choose another with PORT=8001."
             )
+        if options["demo"]:
+            # Never the file of the environment: writing would destroy a person's own.
+            settings.KUBECONFIG = str(settings.DATA_DIR / "kubeconfig")
+            settings.CLUSTERS = settings.CLUSTERS or ["sandbox=sandbox"]
         try:
             self._clusters = parse_entries(settings.CLUSTERS)
         except OlmwebError as error:
