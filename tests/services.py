@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,10 +82,12 @@ def memory(process: subprocess.Popen[bytes]) -> int:
 class PostgresServer:
     """A PostgreSQL server with data of its own, never run as root; `url` is its DATABASE_URL.
 
-    It can be stopped and started again on the same port with the same data.
+    It can be stopped and started again on the same port with the same data. `runner` is a command
+    in front of the server's.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, runner: Sequence[str] = ()) -> None:
+        self._runner = runner
         found = postgres_bin()
         if found is None:
             raise RuntimeError(HOW_TO_GET["postgres"])
@@ -109,8 +111,8 @@ class PostgresServer:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [*self._as_user, str(self._bin / "postgres"), "-D", str(self._data / "db"),
-             "-p", str(self._port),
+            [*self._runner, *self._as_user, str(self._bin / "postgres"),
+             "-D", str(self._data / "db"), "-p", str(self._port),
              "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self._data}",
              "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "log_min_messages=fatal",
              "-c", "max_connections=300"],  # two watchers of 50 clusters, beside all others

@@ -25,7 +25,7 @@ import yaml
 from olmweb.sandbox.apiserver.kinds import by_kind
 from olmweb.sandbox.cluster import Sandbox
 from tests.bench.fleet import merged, touch
-from tests.soak.stack import start_process
+from tests.soak.stack import DEFAULT_SHARES, start_process
 
 KINDS = ("PlatformOperator", "ClusterOperator")
 OPERATORS = by_kind("PlatformOperator")
@@ -41,8 +41,9 @@ class Fleet:
         self.names = [f"c{place}" for place in range(number)]
         self._lock = threading.Lock()
         self._process = start_process(
-            command, 0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+            "fleet", command, DEFAULT_SHARES,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         self._read()
 
     def touch(self, reason: str, first: int = 0, number: int = 0) -> None:

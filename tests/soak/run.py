@@ -28,7 +28,7 @@ from tests.bench.tools import one, p95, row
 from tests.soak import chaos
 from tests.soak.fleet import Fleet
 from tests.soak.requested import Api, Requests
-from tests.soak.stack import Stack, stack, start_process
+from tests.soak.stack import DEFAULT_SHARES, Stack, remove_groups, stack, start_process
 
 PASSWORD = "only for this measurement"
 PAGE = "/cluster-operators/"  # what stays open
@@ -71,6 +71,7 @@ def soak(size: Size) -> list[dict[str, Any]]:
     """Rows of the table. Raises RuntimeError when the stack does not become ready."""
     with tempfile.TemporaryDirectory(prefix="olmweb-soak-") as name, ExitStack() as exits:
         folder = Path(name)
+        exits.callback(remove_groups)
         fleet = Fleet(size.clusters, folder / "kubeconfig")
         exits.callback(fleet.stop)
         product = exits.enter_context(stack(folder, fleet.names))
@@ -201,7 +202,10 @@ def _meanwhile(turn: Callable[[int], None], pause: float) -> Iterator[None]:
 def _open_pages(address: str, number: int) -> Iterator[None]:
     """Open pages as browsers keep them, in a process of their own."""
     command = [sys.executable, "-m", "tests.bench.visitors", address, str(number), PAGE]
-    visitors = start_process(command, 0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    visitors = start_process(
+        "visitors", command, DEFAULT_SHARES,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     try:
         assert visitors.stdout
         if visitors.stdout.readline() != "open\n":

@@ -4,6 +4,7 @@ Each process can be killed, paused and started again. Must not know what is meas
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,33 +13,52 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import urllib3
+import yaml
 
 from tests.bench.tools import ROOT, environment, migrate
 from tests.services import PostgresServer, RedisServer, free_port
 
 CELERY = (sys.executable, "-m", "celery", "-A", "olmweb")
 READY_SECONDS = 60
-# cpu_shares of compose.yaml as nice values: web and PostgreSQL have 0, the others half of their
-# share of the CPU, syncs and reports an eighth.
-NICE, NICE_SYNC = 3, 9
+CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # cgroups(7), version 1
+DEFAULT_SHARES = 1024  # of a container whose service names no cpu_shares
 
 
-def start_process(command: list[str], nice: int, **options: Any) -> subprocess.Popen[Any]:
-    """Starts a process in a session of its own, with that priority beside all other sessions.
+def cpu_shares() -> dict[str, int]:
+    """The weight of each service of compose.yaml, for a CPU that is wanted by several."""
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    return {name: item.get("cpu_shares", DEFAULT_SHARES) for name, item in services.items()}
 
-    Linux divides the CPU among sessions first (sched(7), autogroups) and obeys a nice value only
-    within one, so the session gets it, too, where the kernel groups by session. Each connection of
-    PostgreSQL is a session of its own there.
+
+def in_group(name: str, shares: int) -> list[str]:
+    """The command in front of another that runs it, and its children, in a CPU group of its own.
+
+    A container engine does the same. Without the right to make groups, and with version 2 of
+    cgroups, all processes weigh the same.
     """
-    popen = subprocess.Popen(
-        ["nice", "-n", str(nice), *command], cwd=ROOT, start_new_session=True, **options
-    )
-    with suppress(FileNotFoundError):
-        Path(f"/proc/{popen.pid}/autogroup").write_text(str(nice), encoding="ascii")
-    return popen
+    group = CPU_GROUPS / f"olmweb-soak-{os.getpid()}-{name}"
+    try:
+        group.mkdir(exist_ok=True)
+        (group / "cpu.shares").write_text(str(shares), encoding="ascii")
+    except OSError:
+        return []
+    return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs")]
+
+
+def remove_groups() -> None:
+    """Removes the CPU groups of processes that ended."""
+    for group in CPU_GROUPS.glob(f"olmweb-soak-{os.getpid()}-*"):
+        with suppress(OSError):  # a process of it is still ending
+            group.rmdir()
+
+
+def start_process(name: str, command: list[str], shares: int, **options: Any) -> Popen[Any]:
+    """Starts a process in a session of its own, with that weight beside all others."""
+    return Popen([*in_group(name, shares), *command], cwd=ROOT, start_new_session=True, **options)
 
 
 @dataclass(slots=True)
@@ -49,14 +69,15 @@ class Process:
     command: list[str]
     environ: dict[str, str]
     log: Path
-    nice: int = 0  # stands for the shares of the CPU that containers of this kind have
-    popen: subprocess.Popen[bytes] | None = None
+    shares: int
+    popen: Popen[bytes] | None = None
 
     def start(self) -> None:
         with self.log.open("ab") as output:
             self.popen = start_process(
-                self.command, self.nice, env=self.environ, stdout=output, stderr=output
-            )
+                self.name, self.command, self.shares,
+                env=self.environ, stdout=output, stderr=output,
+            )  # fmt: skip
 
     def signal(self, number: int) -> None:
         """Sends a signal to the process and its children: they are one container."""
@@ -91,7 +112,8 @@ class Stack:
 
     def __init__(self, folder: Path, clusters: list[str], **settings: str) -> None:
         self.folder = folder
-        self.postgres = PostgresServer()
+        self._shares = cpu_shares()
+        self.postgres = PostgresServer(in_group("postgres", self._shares["postgres"]))
         (folder / "redis").mkdir()
         self.redis = RedisServer(folder / "redis")
         self.ports = [free_port(), free_port()]
@@ -132,10 +154,8 @@ class Stack:
         for name, command in commands.items():
             # Celery names a worker after its host: two on one machine need two names.
             named = [*command, "--hostname", f"{name}@soak"] if "worker" in command else command
-            nice = 0 if name.startswith("web") else NICE
-            if name in ("worker-sync", "worker-reports"):
-                nice = NICE_SYNC
-            yield Process(name, named, self.environ, self.folder / f"{name}.log", nice)
+            log = self.folder / f"{name}.log"
+            yield Process(name, named, self.environ, log, self._shares[service_of(name)])
 
     def start(self) -> None:
         migrate(self.environ)
@@ -156,11 +176,15 @@ class Stack:
         self.postgres.remove()
 
     def manage(self, *arguments: str, **more: str) -> str:
-        """What a management command prints. Raises CalledProcessError."""
+        """Output of a management command, which runs beside a worker of syncs and weighs the same.
+
+        Raises CalledProcessError.
+        """
         command = [sys.executable, "manage.py", *arguments]
         process = start_process(
-            command, NICE_SYNC, env=self.environ | more, stdout=subprocess.PIPE, text=True
-        )
+            "manage", command, self._shares["worker-sync"],
+            env=self.environ | more, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         output = process.communicate(timeout=600)[0]
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, command)
@@ -169,6 +193,11 @@ class Stack:
     @property
     def urls(self) -> list[str]:
         return [f"http://127.0.0.1:{port}" for port in self.ports]
+
+
+def service_of(name: str) -> str:
+    """The service of compose.yaml of a process: `web` of `web-0`, `worker-sync` of itself."""
+    return re.sub(r"-\d+$", "", name)
 
 
 def wait_for_answer(port: int) -> None:
