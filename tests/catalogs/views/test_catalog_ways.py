@@ -47,7 +47,8 @@ def test_rest_tells_the_way_and_whether_the_blobs_are_the_authors(client, bob, c
         "olm",
     )
     assert told["access_methods"] == [
-        {"name": row["way"], "state": row["state"], "message": row["why"]} for row in WAYS
+        {"name": row["way"], "state": row["state"].replace(" ", "-"), "message": row["why"]}
+        for row in WAYS
     ]
     rows = client.get("/api/v1/catalogs").json()["items"]
     assert {row["catalog"]: row["exact"] for row in rows} == {"prod/teas": False, "-/files": True}
