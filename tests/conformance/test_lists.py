@@ -16,6 +16,7 @@ from tests.conformance.server import (
     extension,
     subscription,
 )
+from tests.peers.client import wait_until
 
 FORBIDDEN_MATCH = "resourceVersionMatch is forbidden unless resourceVersion is provided"
 
@@ -228,6 +229,11 @@ def test_a_version_with_a_limit_is_exact(server: Server, five: str) -> None:
 
 
 def test_version_zero_ignores_the_limit(server: Server, five: str) -> None:
+    def whole() -> bool:
+        """Whether the cache of the server, which answers this list, has all five."""
+        return len(server.get(five, resourceVersion="0").names) == 5
+
+    wait_until(whole, "five Subscriptions in the cache")
     answer = server.get(five, resourceVersion="0", limit=2)
     server.same((len(answer.names), answer.body["metadata"]["continue"]), (5, ""))
 

@@ -346,6 +346,7 @@ class Postgres:
     def __init__(self, database: Database, home: Path) -> None:
         ((data,),) = database.rows("show data_directory")
         self._data = Path(data)
+        self._url = database.url
         command = shlex.split((self._data / "postmaster.opts").read_text())
         as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         self._server = Server("postgres", [*(as_user if os.getuid() == 0 else []), *command], home)
@@ -359,6 +360,15 @@ class Postgres:
         self._server.launch()
         assert self._server.process
         wait_for_port(self._port, self._server.process, "PostgreSQL")
+        # The port is open before the log of the crashed server has been replayed.
+        wait_until(self._accepts, "PostgreSQL's recovery")
+
+    def _accepts(self) -> bool:
+        try:
+            psycopg.connect(self._url).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def stop(self) -> None:
         self._server.end(signal.SIGINT)
