@@ -128,7 +128,7 @@ class ImageInspectionRow:
 
 @dataclass(frozen=True, slots=True)
 class AccessMethodRow:
-    """One of the ways to read a catalog: `state` is used, usable, ..., `message` says why."""
+    """One of the ways to read a catalog: `message` is why it is not used."""
 
     name: str
     state: AccessMethodState
