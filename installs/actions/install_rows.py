@@ -28,7 +28,7 @@ from olmweb.kube.fields import dig
 from olmweb.models import Cluster
 
 GROUP = "OperatorGroup"
-_REQUIRED, _CONFIG = "_required", "_config"  # suffixes of columns by kind
+_REQUIRED = "_required"  # suffix of a column by kind
 _BUNDLE_FIELDS = (
     *BUNDLE_FIELDS,
     *("version_key", "suggested_namespace", "install_modes", "install_modes_known"),
@@ -170,7 +170,7 @@ class InstallRows:
         """The facts that are in other tables, none of which needs to have a row."""
         watches = self.cluster.watches.filter(kind=GROUP, listed_at__isnull=False)
         definitions = CRDState.objects.filter(cluster=OuterRef("pk"))
-        columns = {"": "details__fields", _REQUIRED: "details__required", _CONFIG: "config_schemas"}
+        columns = {"": "details__fields", _REQUIRED: "details__required"}
         fields = {
             f"{method.value}{suffix}": Subquery(
                 definitions.filter(name=full_name(method)).values(column)[:1],
@@ -192,11 +192,6 @@ class InstallRows:
         """The fields that the specification of the kind requires; None if unknown."""
         names = dig(self._cluster_row[f"{kind}{_REQUIRED}"], version)
         return None if names is None else frozenset(map(str, names))
-
-    def config_schema(self, kind: str, version: str) -> dict[str, Any] | None:
-        """The schema of `spec.config` of the kind that the cluster serves; None if unknown."""
-        schema = dig(self._cluster_row[f"{kind}{_CONFIG}"], version)
-        return dict(schema) if schema else None
 
     @property
     def groups_listed(self) -> bool:
