@@ -239,7 +239,7 @@ def test_any_of_several_web_processes_answers_with_the_counts_of_all(
     web: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     address, supervisor = web
-    for _ in range(30):  # a connection each, so that every process gets some
+    for _ in range(30):  # separate connections, which reach all three processes
         assert _get(f"{address}/api/v1/version").status == 200
     labels = {"method": "GET", "route": "/api/v1/version", "code": "2xx"}
     assert {_scrape(address, "olmweb_http_requests_total", labels) for _ in range(10)} == {30}

@@ -237,7 +237,7 @@ def test_a_page_of_many_clusters_is_told_more_rarely_than_a_page_of_one_of_them(
     assert 1 <= counts[0] <= 3
     assert counts[1] >= 5
     feed.changed = {"clusters"}
-    assert "changed" in every.events(0.8)  # the last change is told, too
+    assert "changed" in every.events(0.8)  # the last change of a pause
     every.socket.close()
     single.socket.close()
 
