@@ -5,6 +5,7 @@ one. Nothing here reads a catalog or a cluster.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -54,7 +55,7 @@ def make_cluster(*, name: str = "prod", reachable: bool | None = True, **fields:
     now = timezone.now()
     defaults: dict[str, Any] = {
         "version": "v1.29.4",
-        "kinds": SERVED,
+        "kinds": deepcopy(SERVED),  # a test may change its cluster's kinds
         "synced_at": now,
         "checked_at": now,
     }
