@@ -33,6 +33,7 @@ CONNECTIONS = 4000  # of one process
 BACKLOG = 1024
 GRACE_SECONDS = 3  # for requests under way when the process is told to end
 PRODUCTION_GRACE_SECONDS = 20
+FAILED_STARTS = 5  # web processes in a row that ended before they served
 APPLICATION = "olmweb.asgi:application"
 
 
@@ -90,23 +91,53 @@ def make_application() -> "EventLog":
     return EventLog(streams_of_pages, pages, Tail(EventFeed()))
 
 
+class StartError(Exception):
+    """No process of the web server can be started; the text is a sentence for a person."""
+
+
 class Workers(Multiprocess):
     """Several web processes that count requests in one folder, see olmweb.serving.http_metrics.
 
     The folder is in the environment before they start, as prometheus_client reads it when it is
-    imported.
+    imported. uvicorn replaces a process that ended, even if each one fails in the same way at its
+    start; here it gives up after FAILED_STARTS of them if no process serves.
     """
 
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        self._failed_starts = 0  # since a process served
+        self._served = set[int | None]()  # process ids
+        self._gave_up = False
+
     def run(self) -> None:
+        """Raises StartError."""
         with TemporaryDirectory(prefix="olmweb-metrics-") as folder:
             os.environ[http_metrics.FOLDER] = self._folder = folder
             super().run()
+        if self._gave_up:
+            raise StartError(
+                "The web server ended: its processes fail at their start, again and again. The "
+                "messages above name the reason."
+            )
 
     def keep_subprocess_alive(self) -> None:
-        before = {process.pid for process in self.processes}
+        if self.should_exit.is_set():
+            return
+        before = list(self.processes)
         super().keep_subprocess_alive()
-        for pid in before - {process.pid for process in self.processes}:
-            http_metrics.forget_process(pid or 0, self._folder)
+        for process in before:
+            given_up = self.should_exit.is_set() and process.exitcode is not None
+            if process not in self.processes or given_up:
+                http_metrics.forget_process(process.pid or 0, self._folder)
+                self._failed_starts += process.pid not in self._served
+            # One that answered uvicorn a moment ago does not keep this process waiting.
+            elif process.pid in self._served or process.is_ready():
+                self._served.add(process.pid)
+                self._failed_starts = 0
+        self._served &= {process.pid for process in self.processes}
+        if self._failed_starts >= FAILED_STARTS:
+            self.should_exit.set()
+        self._gave_up = self.should_exit.is_set()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -167,7 +198,7 @@ def end_on_signals(web: uvicorn.Server) -> None:
 def serve(host: str, port: int, processes: int) -> None:
     """Serves in production until SIGTERM or Ctrl-C, on all addresses when `host` is empty.
 
-    Raises OSError when the port is taken.
+    Raises OSError when the port is taken, and StartError.
     """
     listeners = [listen(host, port)] if host else listen_everywhere(port)
     config = configure(APPLICATION, PRODUCTION_GRACE_SECONDS)

@@ -28,3 +28,5 @@ class Command(BaseCommand):
             raise CommandError(
                 f"Port {options['port']} can't be used: {error.strerror or error}."
             ) from error
+        except server.StartError as error:
+            raise CommandError(str(error)) from error

@@ -17,6 +17,7 @@ import pytest
 
 from olmweb.celery import app as celery_app
 from olmweb.serving import bridge, embedded, server
+from tests.bench.tools import environment
 from tests.conftest import ROOT
 from tests.olmweb.serving.serving import (
     BODY_LIMIT,
@@ -26,7 +27,7 @@ from tests.olmweb.serving.serving import (
     running,
     seconds_of,
 )
-from tests.services import free_port
+from tests.services import free_port, wait_for_port
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
@@ -357,3 +358,73 @@ def _load(port: int, over: threading.Event) -> None:
                 connection.recv(5)
         except OSError:
             time.sleep(0.01)
+
+
+# Each start of a web process counts itself; the first ones fail when they import the application.
+APPLICATION = """
+import pathlib
+starts = pathlib.Path(__file__).parent / "starts"
+starts.open("a").write("x")
+if len(starts.read_text()) <= {failures}:
+    raise RuntimeError("the application is broken")
+
+async def application(scope, receive, send):
+    if scope["type"] == "lifespan":
+        while (message := await receive())["type"] != "lifespan.shutdown":
+            await send({{"type": message["type"] + ".complete"}})
+        await send({{"type": message["type"] + ".complete"}})
+        return
+    await send({{"type": "http.response.start", "status": 200, "headers": []}})
+    await send({{"type": "http.response.body", "body": b"served"}})
+"""
+COMMAND = """
+import sys
+from django.core.management import execute_from_command_line
+from olmweb.serving import server
+server.APPLICATION = "application:application"
+execute_from_command_line(["manage.py", "web", "--host", "127.0.0.1", "--port", sys.argv[1]])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failures", [server.FAILED_STARTS - 1, 1000])
+def test_web_processes_that_fail_at_each_start_end_the_server(
+    tmp_path: Path, failures: int
+) -> None:
+    (tmp_path / "application.py").write_text(APPLICATION.format(failures=failures))
+    port = free_port()
+    environ = environment(
+        tmp_path,
+        DATABASE_URL=f"sqlite:///{tmp_path}/db.sqlite3",
+        REDIS_URL="redis://127.0.0.1:1/0",  # away: nothing here needs it
+        OLMWEB_SECRET_KEY="only for this test " * 4,
+        OLMWEB_HOSTS="127.0.0.1",
+        OLMWEB_WEB_PROCESSES="2",
+        PYTHONPATH=f"{ROOT}:{tmp_path}",
+    )
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        web = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, str(port)], cwd=ROOT, env=environ, stderr=output
+        )
+    try:
+        if failures < server.FAILED_STARTS:
+            wait_for_port(port, web, "web")
+            with connect(port, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as served:
+                served.settimeout(60)  # the port is open before a process serves
+                assert b"served" in read_all(served)
+            web.terminate()
+            assert web.wait(30) == 0
+            return
+        assert web.wait(60) == 1
+    finally:
+        web.kill()
+        web.wait()
+    *_, last = log.read_text().splitlines()
+    assert last == (
+        "CommandError: The web server ended: its processes fail at their start, again and again. "
+        "The messages above name the reason."
+    )
+    assert "RuntimeError: the application is broken" in log.read_text()
+    starts = len((tmp_path / "starts").read_text())
+    assert starts <= server.FAILED_STARTS + 2  # two more may have begun meanwhile
