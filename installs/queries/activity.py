@@ -1,16 +1,20 @@
 """Reads behind the activity pages: actions, sync runs, install requests and bulk installs."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import takewhile
 from typing import Any
 
 from django.db.models import Count, F, Max, Model, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 
+from catalogs.install_methods import InstallMethod
 from installs.models import Action, ActionBatch, InstallRequest, Operator
 from installs.queries import narrow, search
 from installs.state.observation import details_of
+from olmweb.kube.resources import INSTALL_PLANS
 from olmweb.models import SyncRun
 from olmweb.web.tables import Column, Table
 
@@ -62,6 +66,7 @@ REQUESTS = Table(
     sorted_by="-requested",
     ties=("created_at", "pk"),
 )
+LATER_MOST = 20  # approvals that the page of an action lists
 _ENDED = tuple(str(state) for state in Action.State if state not in Action.OPEN)
 
 
@@ -103,16 +108,34 @@ def object_of(action: Action) -> Operator | None:
     )
 
 
-def operators_of(action: Action) -> list[Operator]:
+def later_approvals(action: Action) -> list[Action]:
+    """The approvals of InstallPlans that continue the action, oldest first: those for its package
+    in its namespace until the operator was removed, at most the newest LATER_MOST; one query, none
+    for an action that no approval can continue."""
+    continued = action.path in (InstallMethod.SUBSCRIPTION, INSTALL_PLANS.kind)
+    if not (continued and action.package) or action.verb == Action.Verb.REMOVE:
+        return []
+    rows = Action.objects.filter(
+        cluster=action.cluster_id,
+        namespace=action.namespace,
+        package=action.package,
+        verb__in=(Action.Verb.APPROVE, Action.Verb.REMOVE),
+        pk__gt=action.pk,
+    )
+    newest = list(rows.defer("stored_steps").order_by("-pk")[:LATER_MOST])
+    return list(takewhile(lambda row: row.verb == Action.Verb.APPROVE, reversed(newest)))
+
+
+def operators_of(action: Action, approvals: Sequence[Action] = ()) -> list[Operator]:
     """The operators that the action is about: that of its object, or the Subscriptions whose
-    versions its InstallPlan contains; one query."""
+    versions its InstallPlan, or one of the approvals that continue it, contains; one query."""
     if action.verb != Action.Verb.APPROVE:
         operator = object_of(action)
         return [operator] if operator else []
     rows = Operator.objects.select_related("cluster").filter(
         cluster=action.cluster_id, kind="Subscription", namespace=action.namespace
     )
-    bundles = set(action.target.split(",")) - {""}
+    bundles = {name for row in (action, *approvals) for name in row.target.split(",")} - {""}
     return [
         row
         for row in rows.order_by("name")

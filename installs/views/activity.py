@@ -25,6 +25,7 @@ from olmweb.accounts.roles import may_act, sign_in_required
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.kube.resources import CLUSTER_VERSIONS, INSTALL_PLANS
+from olmweb.models import Cluster
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 from olmweb.web.pagination import PAGE_SIZE, paginate
@@ -142,43 +143,52 @@ def activity(request: HttpRequest) -> HttpResponse:
 @require_safe
 @sign_in_required()
 def action_detail(request: HttpRequest, id: int) -> HttpResponse:
-    """One action: user, manifests, response of the cluster, outcome; live until it ended."""
+    """One action: user, manifests, response of the cluster, outcome; live until it ended.
+
+    The approvals of InstallPlans that continue it are followed here, so the outcome is that of the
+    newest of them.
+    """
     action = get_action(id)
-    ended, final = action.state not in Action.OPEN, _is_final(action)
+    approvals = queries.later_approvals(action)
+    latest = approvals[-1] if approvals else action
+    ended, final = latest.state not in Action.OPEN, _is_final(latest)
     token = revision_token(
         final,
-        action.state,
-        action.sent_at,
-        action.finished_at,
+        *((row.pk, row.state, row.sent_at, row.finished_at) for row in (action, *approvals)),
         cluster_revision(request, action.cluster.name),
     )
     if (answer := unchanged(request, token)) is not None:
         return answer
-    operators = queries.operators_of(action)
-    operator = _decisive(action, operators)
+    operators = queries.operators_of(action, approvals)
+    operator = _decisive(latest, operators)
     links = []
     if operator is not None:
         parts = detail.parts_of(operator)
         diagnosis = diagnose_row(operator, parts.components)
         links = chain(operator, diagnosis.chain, parts.components)
-    subject = operator or action
-    kind = operator.kind if operator else action.path
+    subject = operator or latest
+    kind = operator.kind if operator else latest.path
     names = {"name": subject.name, "namespace": subject.namespace, "kind": kind}
-    finding = finding_for(action.finding, operator.facts if operator else {}, names)
+    finding = finding_for(latest.finding, operator.facts if operator else {}, names)
+    # An InstallPlan whose approval is under way still waits until the next sync.
+    acts = may_act(request.user)[0] and not (latest.verb == Action.Verb.APPROVE and not ended)
     context = {
         "action": action,
+        "latest": latest,
+        "earlier": [*reversed(approvals[:-1]), action] if approvals else [],
         "ended": ended,
         "final": final,
         "operator": operator,
         "next_steps": [
             (step, approval_form(request.user, step.operator) if step.plan else None)
-            for step in next_steps(operators, acts=may_act(request.user)[0])
+            for step in next_steps(operators, acts=acts)
         ],
-        "readiness_cluster": action.cluster.name if _may_unblock(action) else "",
+        "readiness_cluster": action.cluster.name if _may_unblock(action.cluster, latest) else "",
         "chain": links,
         "finding": finding,
         "steps": remedy_steps(finding.remedy) if finding else [],
         "seconds": FOLLOW_SECONDS,
+        "takes_focus": request.GET.get("rev") == "",  # shown after an approval on this page
     }
     return render_live(
         request,
@@ -190,20 +200,21 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     )
 
 
-def _is_final(action: Action) -> bool:
-    """Whether nothing that the page shows can change any more."""
-    if action.state in Action.OPEN:
+def _is_final(latest: Action) -> bool:
+    """Whether nothing that the page shows can change any more; `latest` is the newest of the action
+    and the approvals that continue it."""
+    if latest.state in Action.OPEN:
         return False
-    goes_on = action.state == Action.State.SUCCEEDED and action.verb != Action.Verb.REMOVE
-    of_subscription = action.path in (InstallMethod.SUBSCRIPTION, INSTALL_PLANS.kind)
-    recent = action.finished_at is not None and timezone.now() - action.finished_at < FOLLOW_ON
+    goes_on = latest.state == Action.State.SUCCEEDED and latest.verb != Action.Verb.REMOVE
+    of_subscription = latest.path in (InstallMethod.SUBSCRIPTION, INSTALL_PLANS.kind)
+    recent = latest.finished_at is not None and timezone.now() - latest.finished_at < FOLLOW_ON
     return not (goes_on and of_subscription and recent)
 
 
-def _may_unblock(action: Action) -> bool:
+def _may_unblock(cluster: Cluster, action: Action) -> bool:
     """Whether the action can have resolved a blocker of the next minor version of an OpenShift."""
     verbs = (Action.Verb.APPROVE, Action.Verb.UPGRADE, Action.Verb.REMOVE)
-    openshift = action.cluster.kinds.get(CLUSTER_VERSIONS.kind, {}).get("state") == "served"
+    openshift = cluster.kinds.get(CLUSTER_VERSIONS.kind, {}).get("state") == "served"
     return openshift and action.verb in verbs and action.state == Action.State.SUCCEEDED
 
 

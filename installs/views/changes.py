@@ -45,6 +45,7 @@ class UpgradeForm(ValuesForm):
 
 class ApproveForm(ValuesForm):
     only = ValueField(300)
+    continued = ValueField(20)  # id of the action on whose page the approval is requested
 
 
 @never_cache
@@ -117,6 +118,7 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
         "title": f"Approve {plan.name}",
         "approval": approval,
         "only": only,
+        "continued": form.cleaned_data["continued"],
         "carried": [change.csv for change in approval.carried],
         "back": reverse("installs:operators") + f"?view=all&namespace={plan.namespace}",
         "cluster": plan.cluster,

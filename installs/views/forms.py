@@ -15,6 +15,7 @@ from installs.actions.objects import CARRIES_MORE
 from installs.actions.plan import Plan, paths_of
 from installs.diagnosis.approvals import Approval
 from installs.models import Action, Component, Operator
+from installs.queries.activity import later_approvals
 from olmweb.accounts.roles import AnyUser
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
@@ -87,7 +88,7 @@ def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any])
     action = record.request(
         plan, request.user, dry_run_result=dry_run, idempotency_key=context["key"]
     )
-    return follow_action(request, action)
+    return follow_action(request, action, context.get("continued", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +118,38 @@ def approval_reviewed(user: AnyUser, cluster: Cluster, plan: Component, approval
     return record.reviewed(plans, user, CHANGE)
 
 
-def follow_action(request: HttpRequest, action: Action) -> HttpResponse:
-    """Redirects to the page of the action, which may be an equal one of another user."""
+def follow_action(request: HttpRequest, action: Action, continued: str = "") -> HttpResponse:
+    """Redirects to the page of the action, which may be an equal one of another user.
+
+    `continued` is the id of the action on whose page it was requested: if that page lists it, it is
+    followed there. A request of htmx from that page gets its live part.
+    """
     if action.user is not None and action.user_id != request.user.pk:
         username = action.user.get_username()
         messages.info(
             request,
             f"{username} requested the same change just before, so it is not applied twice.",
         )
-    return go_to(request, reverse("installs:action", args=[action.pk]))
+        return go_to(request, reverse("installs:action", args=[action.pk]))
+    earlier = _continued_action(continued, action)
+    address = reverse("installs:action", args=[(earlier or action).pk])
+    if earlier and wants_fragment(request) and request.htmx.current_url_abs_path == address:  # type: ignore[attr-defined]
+        return _see_other(f"{address}?rev=")  # a poll without a token
+    return go_to(request, address)
+
+
+def _continued_action(pk: str, approval: Action) -> Action | None:
+    earlier = Action.objects.filter(pk=pk).first() if pk.isdecimal() and len(pk) < 19 else None
+    return earlier if earlier and approval in later_approvals(earlier) else None
 
 
 def go_to(request: HttpRequest, address: str) -> HttpResponse:
     if wants_fragment(request):
         return HttpResponseClientRedirect(address)
+    return _see_other(address)
+
+
+def _see_other(address: str) -> HttpResponse:
     response = HttpResponseRedirect(address)
     response.status_code = 303
     return response

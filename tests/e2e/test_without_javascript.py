@@ -105,3 +105,23 @@ def test_the_navigation_is_reached_on_a_phone(new_page) -> None:
     activity.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Activity")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_an_installation_and_its_approval_are_followed_on_one_page_by_reloading(new_page) -> None:
+    page = new_page(java_script_enabled=False)
+    steps.sign_in(page, "operator", f"{steps.CATALOG}/tracing-demo/install?path=Subscription")
+    page.get_by_label("Namespace", exact=True).fill("by-reloading")
+    page.get_by_role("radio", name="Manual").check()
+    steps.review_and_confirm(page)
+    action = page.url
+    outcome = page.get_by_role("region", name="Outcome")
+    for awaited in ("requires approval", "completed: tracing-demo"):
+        deadline = time.monotonic() + steps.OUTCOME_MS / 1000
+        while not outcome.get_by_text(awaited).count():
+            assert time.monotonic() < deadline, outcome.inner_text()
+            page.wait_for_timeout(500)
+            page.reload()
+        if awaited == "requires approval":
+            page.get_by_role("button", name="Approve InstallPlan").click()
+            expect(page).to_have_url(action)
+    expect(page.get_by_role("region", name="Before that")).to_contain_text("Install tracing-demo")

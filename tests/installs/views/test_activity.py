@@ -250,11 +250,11 @@ def test_an_action_leads_to_the_approval_that_its_operator_requires(
         "what it changes, at the button"
     )
     assert f'action="{approval}"' in response.content.decode()
-    assert approval in page.links
+    assert f"{approval}?continued={action.pk}" in page.links
     assert client.get(approval).status_code == 200
     assert f"/operators/prod/Subscription/{grafana.namespace}/grafana" in page.links
     client.force_login(bob)
-    assert approval not in assert_page(client.get(f"/activity/actions/{action.pk}")).links
+    assert approval not in client.get(f"/activity/actions/{action.pk}").content.decode()
 
 
 def test_the_button_on_the_page_of_an_action_approves_what_is_shown_beside_it(
@@ -286,6 +286,143 @@ def test_the_button_on_the_page_of_an_action_approves_what_is_shown_beside_it(
     assert approval.target == "grafana.v1.1.0,loki.v2.1.0"
     assert client.post(address, sent)["Location"] == response["Location"], "pressed twice"
     assert Action.objects.count() == 2
+
+
+def make_waiting_installation(prod: Cluster) -> tuple[Operator, Action]:
+    """A Subscription that requires approval, and the action that installed it."""
+    grafana = make_pending_approval(prod)
+    action = make_action(
+        prod, grafana.name, path="Subscription", namespace=grafana.namespace, state="succeeded",
+        package=grafana.package, outcome_code="needs-approval",
+        outcome=f"grafana is subscribed; InstallPlan {grafana.details['plan']} requires approval.",
+        finished_at=timezone.now() - timedelta(hours=1),
+    )  # fmt: skip
+    return grafana, action
+
+
+def test_the_page_of_a_waiting_installation_says_once_that_it_requires_approval(
+    client: Client, prod: Cluster, olivia: Any
+) -> None:
+    _grafana, action = make_waiting_installation(prod)
+    client.force_login(olivia)
+    text = assert_page(client.get(f"/activity/actions/{action.pk}")).text
+    assert text.count("requires approval") == 1
+    assert text.count("Needs approval") == 1
+
+
+def test_an_approval_is_followed_on_the_page_where_it_was_requested(
+    client: Client, prod: Cluster, olivia: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "dry_run", lambda *_: DryRun(True, "would be accepted"))
+    grafana, action = make_waiting_installation(prod)
+    client.force_login(olivia)
+    path = f"/activity/actions/{action.pk}"
+    response = client.get(path)
+    assert 'hx-target="#live"' in response.content.decode()
+    form = response.context["next_steps"][0][1]
+    address = f"/installplans/prod/{grafana.namespace}/{grafana.details['plan']}/approve"
+    sent = {"key": form.key, "reviewed": form.reviewed, "step": "confirm"}
+
+    here = POLL | {"HX-Current-URL": f"http://testserver{path}"}
+    approved = client.post(address, sent | {"continued": str(action.pk)}, headers=here)
+    assert (approved.status_code, approved["Location"]) == (303, f"{path}?rev=")
+    approval = Action.objects.get(verb="approve")
+    followed = client.get(approved["Location"], headers=here)
+    page = assert_fragment(followed)
+    assert "HX-Push-Url" not in followed
+    assert "data-focus" in followed.content.decode(), "the outcome is the news"
+    assert "data-live" in followed.content.decode()
+    assert f"Approve {approval.name} requested" in page.text
+    assert "Before that Succeeded Install grafana" in page.text
+    assert "Approve InstallPlan" not in page.text, "it is under way"
+    assert "data-focus" not in client.get(path).content.decode()
+    # From another page, and without JavaScript, the page of the installation is opened.
+    sent["continued"] = str(action.pk)
+    elsewhere = client.post(address, sent, headers=POLL)
+    assert elsewhere["HX-Redirect"] == path
+    plain = client.post(address, sent)
+    assert (plain.status_code, plain["Location"]) == (303, path)
+    assert Action.objects.count() == 2
+
+
+def test_the_page_of_an_installation_is_final_after_its_last_approval(
+    client: Client, prod: Cluster, olivia: Any
+) -> None:
+    grafana, action = make_waiting_installation(prod)
+    client.force_login(olivia)
+    path = f"/activity/actions/{action.pk}"
+
+    def approve(name: str, target: str, **fields: Any) -> Action:
+        return make_action(
+            prod, name, verb="approve", path="InstallPlan", namespace=grafana.namespace,
+            target=target, package=grafana.package, **fields,
+        )  # fmt: skip
+
+    assert client.get(path, {"rev": "old"}, headers=POLL).status_code == 286
+    ended = timezone.now() - timedelta(hours=1)
+    approve(
+        "install-1", "grafana.v1.0.0", state="succeeded", finished_at=ended, outcome="The first."
+    )
+    last = approve("install-2", "grafana.v1.1.0", outcome="The second.")
+    moving = client.get(path, {"rev": "old"}, headers=POLL)
+    page = assert_fragment(moving)
+    assert page.text.index("The second.") < page.text.index("Before that")
+    assert page.text.index("Before that") < page.text.index("The first.")
+    assert page.text.index("The first.") < page.text.index("grafana is subscribed")
+    rev = moving.content.decode().split("rev=")[1][:18]
+    assert client.get(path, {"rev": rev}, headers=POLL).status_code == 204
+    Action.objects.filter(pk=last.pk).update(
+        state="failed", finding="allnamespaces-required", finished_at=ended
+    )
+    failed = client.get(path, {"rev": rev}, headers=POLL)
+    assert "AllNamespaces install mode required" in assert_fragment(failed, 286).text
+    # The page of the first approval shows the same; approvals after a removal are of another one.
+    first = Action.objects.get(name="install-1")
+    page = assert_page(client.get(f"/activity/actions/{first.pk}"))
+    assert "AllNamespaces install mode required" in page.text
+    assert "View operator grafana" in page.text or "View why grafana fails" in page.text
+    make_action(
+        prod, "grafana", verb="remove", path="Subscription", namespace=grafana.namespace,
+        package=grafana.package, state="succeeded",
+    )  # fmt: skip
+    approve("install-3", "grafana.v1.1.0", outcome="Of another installation.")
+    assert "Of another installation" not in assert_page(client.get(path)).text
+
+
+def test_an_approval_that_the_page_would_not_list_is_followed_on_its_own(
+    client: Client, prod: Cluster, olivia: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "dry_run", lambda *_: DryRun(True, "would be accepted"))
+    grafana, action = make_waiting_installation(prod)
+    other = make_action(prod, "etcd", state="succeeded")
+    client.force_login(olivia)
+    form = client.get(f"/activity/actions/{action.pk}").context["next_steps"][0][1]
+    address = f"/installplans/prod/{grafana.namespace}/{grafana.details['plan']}/approve"
+    sent = {"key": form.key, "reviewed": form.reviewed, "step": "confirm"}
+    for continued in (str(other.pk), "4711", "9" * 20, "x", "²", ""):
+        answer = client.post(address, sent | {"continued": continued})
+        approval = Action.objects.get(verb="approve")
+        assert answer["Location"] == f"/activity/actions/{approval.pk}", continued
+
+
+def test_a_refused_approval_keeps_the_page_that_it_continues(
+    client: Client, prod: Cluster, olivia: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = DryRun(False, "olivia may not patch this.")
+    monkeypatch.setattr(record, "dry_run", lambda *_: refused)
+    grafana, action = make_waiting_installation(prod)
+    client.force_login(olivia)
+    path = f"/activity/actions/{action.pk}"
+    form = client.get(path).context["next_steps"][0][1]
+    address = f"/installplans/prod/{grafana.namespace}/{grafana.details['plan']}/approve"
+    sent = {"key": form.key, "reviewed": form.reviewed, "step": "confirm"}
+    here = POLL | {"HX-Current-URL": f"http://testserver{path}"}
+    answer = client.post(address, sent | {"continued": str(action.pk)}, headers=here)
+    page = assert_fragment(answer, 422)
+    assert "olivia may not patch this." in page.text
+    html = answer.content.decode()
+    assert f'<input type="hidden" name="continued" value="{action.pk}">' in html
+    assert 'id="form"' in html
 
 
 def test_what_can_have_resolved_a_blocker_leads_back_to_upgrade_readiness(
