@@ -52,9 +52,9 @@ def merged(sandboxes: list[Sandbox]) -> dict[str, Any]:
     return config
 
 
-def touch(sandbox: Sandbox, reason: str) -> None:
+def touch(sandbox: Sandbox, reason: str, name: str = TOUCHED) -> None:
     """Lets a ClusterOperator be degraded for another reason."""
-    found = sandbox.store.get("ClusterOperator", TOUCHED)
+    found = sandbox.store.get("ClusterOperator", name)
     assert found
     changed = copied(found)
     for condition in changed["status"]["conditions"]:

@@ -14,10 +14,12 @@ from typing import Any
 import psycopg
 
 from tests.bench.tools import one, until
+from tests.services import PostgresServer, RedisServer
 from tests.soak.fleet import Fleet
 from tests.soak.stack import Process, Stack, wait_for_answer
 
 RESTART_SECONDS = 1.0
+START_SECONDS = 30.0  # for a server to start again
 ROWS_LIMIT = 120.0  # seconds waited for the rows to follow
 _REASON = "select count(*) from installs_clusteroperator where reason = %s"
 _ROWS = """
@@ -37,8 +39,8 @@ class Fault:
 def all_faults(
     stack: Stack, *, actions_pause: float, watch_pause: float, redis: float
 ) -> Iterator[Fault]:
-    """Each kind of process killed, the servers restarted, workers paused past their leases, whose
-    work others take over meanwhile; `actions_pause` 0 leaves that pause out."""
+    """Each kind of process killed, the servers killed and stopped, workers paused past their
+    leases, whose work others take over meanwhile; `actions_pause` 0 leaves that pause out."""
     processes = stack.processes
     for name in ("worker-actions-0", "watcher-0", "web-0", "worker-sync", "worker-reports"):
         yield _killed(stack, processes[name])
@@ -47,8 +49,10 @@ def all_faults(
     if actions_pause:
         yield _paused(processes["worker-actions-0"], actions_pause)
     yield _paused(processes["watcher-1"], watch_pause)
-    yield _postgres_restarted(stack)
-    yield _redis_stopped(stack, redis)
+    yield _server_restarted(stack.postgres, "PostgreSQL killed", signal.SIGKILL, RESTART_SECONDS)
+    yield _server_restarted(stack.redis, "Redis killed", signal.SIGKILL, RESTART_SECONDS)
+    yield _server_restarted(stack.postgres, "PostgreSQL restarted", signal.SIGINT, RESTART_SECONDS)
+    yield _server_restarted(stack.redis, f"Redis stopped for {redis:g} s", signal.SIGTERM, redis)
 
 
 def _killed(stack: Stack, process: Process) -> Fault:
@@ -71,22 +75,23 @@ def _paused(process: Process, seconds: float) -> Fault:
     return Fault(f"{process.name} paused for {seconds:g} s", apply)
 
 
-def _postgres_restarted(stack: Stack) -> Fault:
+def _server_restarted(
+    server: PostgresServer | RedisServer, name: str, number: int, seconds: float
+) -> Fault:
     def apply() -> None:
-        stack.postgres.stop()
-        time.sleep(RESTART_SECONDS)
-        stack.postgres.start()
-
-    return Fault("PostgreSQL restarted", apply)
-
-
-def _redis_stopped(stack: Stack, seconds: float) -> Fault:
-    def apply() -> None:
-        stack.redis.stop()
+        server.stop(number)
         time.sleep(seconds)
-        stack.redis.start()
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                server.start()
+                return
+            except RuntimeError:  # the children of a killed PostgreSQL are still ending
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(RESTART_SECONDS)
 
-    return Fault(f"Redis stopped for {seconds:g} s", apply)
+    return Fault(name, apply)
 
 
 def seconds_until_rows(stack: Stack, fleet: Fleet, reason: str) -> float:

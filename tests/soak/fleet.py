@@ -2,8 +2,8 @@
 
 Commands are JSON lines on stdin, each is answered by one JSON line on stdout:
 
-- `{"touch": REASON, "first": N, "number": M}`: a ClusterOperator of the M clusters from the Nth on
-  is degraded for another reason; no controller writes it.
+- `{"touch": REASON, "first": N, "number": M, "names": [NAME, ...]}`: these ClusterOperators of the
+  M clusters from the Nth on are degraded for another reason; no controller writes them.
 - `{"counts": true}`: how often each PlatformOperator was created and deleted since the start, as
   `{"created": {"CLUSTER/NAME": n}, "deleted": {...}}`.
 - `{"objects": true}`: what the clusters have now, as lists of [CLUSTER, KIND, NAME, UID, [[TYPE,
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import yaml
 
 from olmweb.sandbox.apiserver.kinds import by_kind
 from olmweb.sandbox.cluster import Sandbox
-from tests.bench.fleet import merged, touch
+from tests.bench.fleet import TOUCHED, merged, touch
 from tests.soak.stack import DEFAULT_SHARES, start_process
 
 KINDS = ("PlatformOperator", "ClusterOperator")
@@ -46,8 +47,11 @@ class Fleet:
         )  # fmt: skip
         self._read()
 
-    def touch(self, reason: str, first: int = 0, number: int = 0) -> None:
-        self._ask({"touch": reason, "first": first, "number": number or len(self.names)})
+    def touch(
+        self, reason: str, first: int = 0, number: int = 0, names: Sequence[str] = (TOUCHED,)
+    ) -> None:
+        number = number or len(self.names)
+        self._ask({"touch": reason, "first": first, "number": number, "names": names})
 
     def counts(self) -> dict[str, dict[str, int]]:
         return dict(self._ask({"counts": True}))
@@ -88,7 +92,8 @@ class Sandboxes:
     def answer(self, command: dict[str, Any]) -> Any:
         if "touch" in command:
             for place in range(command["first"], command["first"] + command["number"]):
-                touch(self.all[place % len(self.all)], command["touch"])
+                for name in command["names"]:
+                    touch(self.all[place % len(self.all)], command["touch"], name)
             return {}
         if "objects" in command:
             return [

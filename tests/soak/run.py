@@ -1,7 +1,8 @@
 """Load, then chaos, on the processes of one stack; the rows of the table.
 
 The load: open pages, changes in the clusters and catalog syncs beside one more person's pages.
-The chaos: each fault while actions are requested over REST.
+The chaos: each fault while actions are requested over REST, clusters and catalogs change, and two
+readers follow the log of events.
 """
 
 import itertools
@@ -24,9 +25,11 @@ from typing import Any
 import psycopg
 
 from tests.bench.bench_sync import CATALOG
-from tests.bench.tools import one, p95, row
+from tests.bench.tools import one, p95, row, until
 from tests.soak import chaos
+from tests.soak.changes import Changes
 from tests.soak.fleet import Fleet
+from tests.soak.followers import Followers, PageReader, StreamReader, broken_histories, read_log
 from tests.soak.requested import Api, Requests
 from tests.soak.stack import DEFAULT_SHARES, Stack, remove_groups, stack, start_process
 
@@ -36,10 +39,13 @@ PAGES = ("/", "/operators/", PAGE, "/software/")  # what one more person opens
 PAGE_MS, ROWS_SECONDS = 100.0, 10.0
 READY_SECONDS, END_SECONDS = 900.0, 600.0
 ASK_SECONDS = 0.1
+SAID = 20  # problems of one kind that are printed
 MEET_SECONDS = 20.0
 ENDED, SURPLUS = "actions requested and ended", "actions recorded beyond the requests"
 LOST, DOUBLED = "actions lost", "deletes or creates that a cluster saw twice"
 DIFFERENT = "rows unlike the clusters' objects"
+EVENTS, TAILED = "events recorded during the faults", "events that a reader lost, doubled or moved"
+BROKEN = "events that do not continue the one before of their object"
 _WATCHED = (
     "select count(*) from olmweb_resourcewatch"
     " where resource = 'ClusterOperator' and state = 'watching'"
@@ -57,14 +63,15 @@ class Size:
     load_seconds: float  # 0: no load
     changes: float  # in all clusters together, a second
     each: int  # actions of a cluster
+    events: int  # recorded during the faults, at least
     between: float  # seconds from the end of one fault to the next
     actions_pause: float  # longer than the claim of an action (90 s); 0: not paused
     watch_pause: float  # longer than the lease of a watched cluster (5 s)
     redis: float
 
 
-FULL = Size(50, 200, 40, 10, 20, 4, 100, 25, 60)
-SHORT = Size(3, 0, 0, 4, 6, 1, 0, 15, 8)
+FULL = Size(50, 200, 40, 10, 20, 10_000, 4, 100, 25, 60)
+SHORT = Size(3, 0, 0, 4, 6, 1_500, 1, 0, 15, 8)
 
 
 def soak(size: Size) -> list[dict[str, Any]]:
@@ -79,9 +86,12 @@ def soak(size: Size) -> list[dict[str, Any]]:
         token = product.manage("apitoken", "admin", "--scope", "act").split()[0]
         _wait_until_ready(product, size.clusters)
         rows = _load(product, fleet, size) if size.load_seconds else []
-        requests = Requests(Api(product.urls, token), fleet.names, size.each)
+        api = Api(product.urls, token)
+        requests = Requests(api, fleet.names, size.each)
         requests.choose()
-        return rows + _chaos(product, fleet, size, requests)
+        followers = Followers([StreamReader(product.urls, token), PageReader(api)])
+        changes = Changes(product, fleet, api)
+        return rows + _chaos(product, fleet, size, requests, changes, followers)
 
 
 def _wait_until_ready(product: Stack, clusters: int) -> None:
@@ -132,8 +142,16 @@ def _load(product: Stack, fleet: Fleet, size: Size) -> list[dict[str, Any]]:
     return [row(f"{what}, p95", 1000 * p95(seconds), "ms", PAGE_MS)]
 
 
-def _chaos(product: Stack, fleet: Fleet, size: Size, requests: Requests) -> list[dict[str, Any]]:
+def _chaos(
+    product: Stack,
+    fleet: Fleet,
+    size: Size,
+    requests: Requests,
+    changes: Changes,
+    followers: Followers,
+) -> list[dict[str, Any]]:
     rows = []
+    before = _events(product)
     requests.start()
     faults = chaos.all_faults(
         product,
@@ -153,16 +171,25 @@ def _chaos(product: Stack, fleet: Fleet, size: Size, requests: Requests) -> list
         _say(f"{fault.name}: rows after {seconds:.1f} s; {len(requests.actions)} actions accepted")
         rows.append(row(f"{fault.name}: until the rows follow", seconds, "s", ROWS_SECONDS))
     requests.join(END_SECONDS)
+    until(lambda: _events(product) - before >= size.events, END_SECONDS, pause=1)
+    changes.stop()
     _say(f"the actions: {dict(Counter(requests.states.values()))}")
     for outcome, number in Counter(requests.outcomes.values()).most_common(10):
         _say(f"{number} x {outcome}")
     different = chaos.different_rows(product, fleet, ROWS_SECONDS)
     counts = fleet.counts()
     lost, doubled = requests.lost(counts), requests.doubled(counts)
-    with psycopg.connect(product.postgres.url) as database:
+    with psycopg.connect(product.postgres.url, autocommit=True) as database:
         recorded = one(database, "select count(*) from installs_action")
-    for problem in (*lost, *doubled, *different):
+        # Afterwards nothing is recorded: the rows are those of the clusters.
+        tailed = followers.problems(database)
+        log = read_log(database)
+    broken = broken_histories(log)
+    for problem in (*lost, *doubled, *different, *tailed[:SAID], *broken[:SAID]):
         _say(problem)
+    _say(f"{len(log)} events: {dict(Counter(event['type'] for event in log))}")
+    for reader in followers.readers:
+        _say(f"{reader.name}: {len(reader.received)} events")
     return [
         *rows,
         row(ENDED, requests.ended, "", size.clusters * size.each, at_least=True),
@@ -170,7 +197,15 @@ def _chaos(product: Stack, fleet: Fleet, size: Size, requests: Requests) -> list
         row(LOST, len(lost), "", 0),
         row(DOUBLED, len(doubled), "", 0),
         row(DIFFERENT, len(different), "", 0),
+        row(EVENTS, len(log) - before, "", size.events, at_least=True),
+        row(TAILED, len(tailed), "", 0),
+        row(BROKEN, len(broken), "", 0),
     ]
+
+
+def _events(product: Stack) -> int:
+    with psycopg.connect(product.postgres.url) as database:
+        return one(database, "select count(*) from olmweb_changeevent")
 
 
 @contextmanager

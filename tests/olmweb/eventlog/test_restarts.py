@@ -1,19 +1,17 @@
 """A reader of the stream loses and repeats no event while the processes are killed."""
 
-import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-import urllib3
 
 from tests.bench.tools import ROOT, environment, migrate, one, until
 from tests.services import free_port
+from tests.soak.followers import StreamReader
 
 pytestmark = pytest.mark.slow
 EVENTS = 3000
@@ -42,50 +40,6 @@ threads = [threading.Thread(target=write, args=(n,)) for n in range({THREADS})]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
-
-
-class Reader:
-    """Follows the stream as a client of server-sent events does."""
-
-    def __init__(self, port: int, token: str) -> None:
-        self.url = f"http://127.0.0.1:{port}/api/v1/events?after=0"
-        self.headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
-        self.pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(5, 20))
-        self.ids: list[int] = []
-        self.connections = 0
-
-    def blocks(self) -> Iterator[dict[str, str]]:
-        """The blocks of one connection, until it ends."""
-        last = {"Last-Event-ID": str(self.ids[-1])} if self.ids else {}
-        try:
-            response = self.pool.request(
-                "GET", self.url, headers={**self.headers, **last}, preload_content=False
-            )
-        except urllib3.exceptions.HTTPError:
-            return
-        try:
-            assert response.status == 200, response.data
-            self.connections += 1
-            text = b""
-            for part in response.stream(65_536):
-                *whole, text = (text + part).split(b"\n\n")
-                for block in whole:
-                    lines = (line.partition(": ") for line in block.decode().splitlines())
-                    yield {name: value for name, _, value in lines}
-        except urllib3.exceptions.HTTPError:
-            return
-        finally:
-            response.close()
-
-    def read_until(self, number: int) -> None:
-        while True:
-            for block in self.blocks():
-                if "id" in block:
-                    assert json.loads(block["data"])["id"] == int(block["id"])
-                    self.ids.append(int(block["id"]))
-                if len(self.ids) >= number:
-                    return
-            time.sleep(0.2)
 
 
 Start = Callable[[str], subprocess.Popen[bytes]]
@@ -147,9 +101,9 @@ def test_no_event_is_lost_or_repeated_while_servers_and_writers_are_killed(
     token = manage(environ, "apitoken", "reader", "--scope", "read")
     port = free_port()
     web, writer = start(f"web --host 127.0.0.1 --port {port}"), start("writer")
-    reader = Reader(port, token)
+    reader = StreamReader([f"http://127.0.0.1:{port}"], token)
     for part in (1, 2, 3):
-        reader.read_until(EVENTS * part // 4)
+        reader.follow(lambda: len(reader.received) >= EVENTS * part // 4)  # noqa: B023 - at once
         for process in (web, writer):
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -162,7 +116,8 @@ def test_no_event_is_lost_or_repeated_while_servers_and_writers_are_killed(
         assert until(
             lambda: one(database, "SELECT max(position) FROM olmweb_changeevent") == written, 10
         )
-    reader.read_until(written)
-    assert reader.ids == list(range(1, written + 1))
+    reader.follow(lambda: len(reader.received) >= written)
+    assert [event["id"] for event in reader.received] == list(range(1, written + 1))
     assert reader.connections >= 4
-    reader.pool.clear()
+    assert not reader.refusals
+    reader.close()
