@@ -153,6 +153,7 @@ CARRIES_MORE_HINT = (
     "one InstallPlan for all Subscriptions of a namespace: operators in namespaces of their own "
     "are approved one by one."
 )
+NEEDS_NAMESPACE = "allowed; a dry run needs the namespace"  # result for one object
 
 
 def approval_problem(install_plan: dict[str, Any], only: str) -> str:
@@ -177,6 +178,12 @@ class DryRun:
     hint: str = ""
     fields: dict[str, str] = field(default_factory=dict)
     objects: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def validated(self) -> int:
+        """How many of the objects the cluster validated: those in a namespace that does not exist
+        yet are not."""
+        return sum(words != NEEDS_NAMESPACE for _label, words in self.objects)
 
     def as_json(self) -> dict[str, Any]:
         return {"ok": self.ok, "message": self.message, "fields": self.fields}

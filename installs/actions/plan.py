@@ -246,21 +246,32 @@ def verdict_on(
 def best_method(rows: InstallRows) -> InstallMethod | None:
     """The install method that a form begins with; None if there is none for the catalog.
 
-    Of those that can work by their stored verdicts the one that installs the chosen channel and
-    version, or without a choice the version that the page of the package shows; then the one with
-    the best verdict, then the first.
+    Without a chosen channel and version it is the first of `offered_methods`; else of those that
+    can work by their stored verdicts on the version one that installs it, the best verdict first.
     """
 
     def rank(method: InstallMethod) -> tuple[bool, bool, int]:
         verdict = rows.verdict_of(method, rows.version)
-        follows = not METHODS[method].version_hint
-        return (
-            verdict == Verdict.NOT_INSTALLABLE,
-            not (follows if rows.channel or rows.version else rows.chooses_head(method)),
-            OPTIMISTIC.index(verdict),
-        )
+        ignores = bool(METHODS[method].version_hint)
+        return (verdict == Verdict.NOT_INSTALLABLE, ignores, OPTIMISTIC.index(verdict))
 
-    return min(paths_of(rows.cluster, rows.package.catalog, rows), key=rank, default=None)
+    methods = offered_methods(rows)
+    if not (rows.channel or rows.version):
+        return next(iter(methods), None)
+    return min(methods, key=rank, default=None)
+
+
+def offered_methods(rows: InstallRows) -> list[InstallMethod]:
+    """The install methods for the package in the order in which a form offers them, whatever was
+    entered: those first that can work by their stored verdicts, of these the ones that install the
+    version that the page of the package shows, then the best verdict first."""
+
+    def rank(method: InstallMethod) -> tuple[bool, bool, int]:
+        verdict = rows.verdict_of(method)
+        not_head = not rows.chooses_head(method)
+        return (verdict == Verdict.NOT_INSTALLABLE, not_head, OPTIMISTIC.index(verdict))
+
+    return sorted(paths_of(rows.cluster, rows.package.catalog, rows), key=rank)
 
 
 def read_method(text: str) -> InstallMethod:

@@ -18,6 +18,7 @@ from installs.actions.events import record_action
 from installs.actions.objects import (
     CARRIES_MORE,
     CARRIES_MORE_HINT,
+    NEEDS_NAMESPACE,
     RETRIED,
     WRITTEN,
     DryRun,
@@ -55,11 +56,11 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
     as_user = impersonation_for(user)
     step = plan.main
     outcomes: list[tuple[str, str]] = []
+    new_namespaces: set[str] = set()
     try:
         with client_for(plan.cluster, timeout=DRY_RUN_TIMEOUT) as client:
             if refused := _not_remade(client, plan) or _carries_more(client, plan):
                 return refused
-            new_namespaces: set[str] = set()
             for step in plan.steps:
                 outcome = _try(client, plan, step, as_user, new_namespaces)
                 outcomes.append((step.label, outcome))
@@ -67,7 +68,12 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
         verb = Action.Verb.REMOVE if isinstance(step, Delete) else plan.verb
         username = as_user.user if as_user else ""
         return explain(error, plan.cluster.name, username, verb=verb, kind=step.kind)
-    return DryRun(True, f"Cluster {plan.cluster.name} would accept this.", objects=tuple(outcomes))
+    message = f"Cluster {plan.cluster.name} would accept this."
+    result = DryRun(True, message, objects=tuple(outcomes))
+    if result.validated < len(outcomes):
+        needs = f"A dry run of the others needs namespace {', '.join(sorted(new_namespaces))}"
+        return replace(result, message=f"{needs}; you may create them.")
+    return result
 
 
 def _not_remade(client: KubeClient, plan: Plan) -> DryRun | None:
@@ -111,7 +117,7 @@ def _try(
         return "deleted"
     if step.namespace in new_namespaces:
         may_write(client, step, as_user)
-        return "allowed; not validated, because its namespace does not exist yet"
+        return NEEDS_NAMESPACE
     if plan.verb == Action.Verb.INSTALL and not step.main and is_there(client, step, as_user):
         return "exists already and is not changed"
     apply_step(client, step, as_user, dry_run=True, force=plan.force and step.main)

@@ -15,7 +15,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
 from installs import methods
 from installs.actions.install_rows import InstallRows
-from installs.actions.plan import best_method, choice_for, paths_of, plan_install
+from installs.actions.plan import best_method, choice_for, offered_methods, plan_install
 from installs.views.export import export_url
 from installs.views.forms import EDIT, METHODS, form_key, review, show_form, targets_of
 from olmweb.accounts.roles import person, sign_in_required
@@ -154,7 +154,7 @@ def _paths(rows: InstallRows, values: Mapping[str, str]) -> dict[str, Any]:
     except ValueError:
         path = best_method(rows) or InstallMethod.PLATFORM_OPERATOR
     return {
-        "paths": paths_of(rows.cluster, rows.package.catalog, rows),
+        "paths": offered_methods(rows),
         "path": path,
         "method": methods.METHODS[path],
         "channels": sorted(rows.facts.channels),

@@ -30,9 +30,7 @@ def test_a_blocker_of_the_next_minor_is_found_and_resolved_with_the_keyboard(new
     expect(update).to_contain_text("next minor 4.13")
     pages: list[str] = []
     page.on("framenavigated", lambda frame: pages.append(frame.url))
-    expect(update).to_contain_text(
-        "Blocked by 1 condition of the cluster: operator-lifecycle-manager"
-    )
+    expect(update).to_contain_text("Blocked by ClusterOperator operator-lifecycle-manager")
     press(page, update.get_by_role("link", name="View blockers and resolutions"))
 
     page.wait_for_url(READINESS)

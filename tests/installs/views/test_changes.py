@@ -169,8 +169,8 @@ def test_what_blocks_the_update_of_the_cluster_is_named(reader: Client, prod: Cl
         message="etcd is incompatible with OpenShift 4.17",
     )  # fmt: skip
     page = assert_page(reader.get("/"))
-    assert "Blocked by 2 conditions of the cluster: olm IncompatibleOperatorsInstalled" in page.text
-    assert "ClusterVersion VerifyPayload" in page.text
+    assert "Blocked by ClusterOperator olm (IncompatibleOperatorsInstalled)" in page.text
+    assert "ClusterVersion (VerifyPayload)" in page.text
     assert "next minor 4.17" in page.text
     assert "copied" not in page.text, "it repeats what the ClusterOperator says"
     assert "Updating from 4.16.3 to 4.16.9" in page.text
@@ -185,7 +185,7 @@ def test_a_cluster_version_alone_may_block(reader: Client, prod: Cluster) -> Non
         conditions=[{"type": "Upgradeable", "status": "False", "reason": "Overrides"}],
     )  # fmt: skip
     text = assert_page(reader.get("/")).text
-    assert "Blocked by 1 condition of the cluster: ClusterVersion Overrides" in text
+    assert "Blocked by ClusterVersion (Overrides)" in text
     assert "No update is available in its channel" in text
 
 

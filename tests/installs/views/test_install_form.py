@@ -144,6 +144,23 @@ def test_the_form_begins_with_the_first_method_that_can_work(
     assert writer.get(INSTALL).context["path"] == "Subscription"
 
 
+def test_methods_that_can_work_come_first_whatever_is_chosen(
+    writer: Client, package: Package
+) -> None:
+    verdict("po-install-mode", "PlatformOperator")
+    verdict("ce-webhook", "ClusterExtension", verdict="unknown")
+    verdict("", "Subscription")
+    for chosen in ({}, {"path": "PlatformOperator"}, {"channel": "v2", "version": "2.0.0"}):
+        paths = writer.get(INSTALL, chosen).context["paths"]
+        assert paths == ["Subscription", "ClusterExtension", "PlatformOperator"], chosen
+
+
+def test_the_form_has_the_breadcrumbs_of_the_package(writer: Client, package: Package) -> None:
+    page = assert_page(writer.get(INSTALL))
+    assert "Software catalog redhat-operators etcd Install" in page.text
+    assert {"/software/", "/catalogs/prod/redhat-operators", PACKAGE} <= set(page.links)
+
+
 def test_before_the_first_evaluation_the_form_begins_with_the_first_method(
     writer: Client, package: Package
 ) -> None:
