@@ -57,11 +57,20 @@ _NOTHING_INSTALLED = ("source", "convert", "unpack")
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Texts to use instead when the pattern extracted `fact`."""
+    """Texts to use instead when the pattern extracted `fact`, and for objects of `kinds`; an empty
+    condition always holds. Without a cause or note the entry's own stays."""
 
-    fact: str
-    cause: str
     remedy: tuple[str, ...]
+    cause: str = ""
+    note: str = ""
+    fact: str = ""
+    kinds: tuple[str, ...] = ()
+
+    def fits(self, facts: Mapping[str, str], kind: str) -> bool:
+        """Whether these texts are for an object of `kind` whose message has these facts."""
+        return (not self.fact or bool(facts.get(self.fact))) and (
+            not self.kinds or kind in self.kinds
+        )
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,6 +181,13 @@ _FINAL = (
     *("InstallComponentFailedNoRetry", "ConstraintsNotSatisfiable"),
 )
 _GIVEN_UP = "The controller waits until something changes."
+# A plan with this reason is Failed; the one of a CSV is tried again.
+_PLAN_FAILED = "InstallComponentFailed"
+_HAVE_PLANS = ("InstallPlan", "Subscription")
+_PLAN_STAYS_FAILED = (
+    "OLM does not try a failed InstallPlan again. When the cause is gone, press Retry on the "
+    "Subscription."
+)
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
 _PARTS_LIMIT = 50
@@ -240,7 +256,7 @@ def classify(
     match = find(text, kind=kind)
     if match is None:
         return None
-    finding = render(match.entry, match.facts, names)
+    finding = _with_outcome(render(match.entry, match.facts, names), kind, reason)
     return replace(finding, retryable=False, note=_GIVEN_UP) if reason in _FINAL else finding
 
 
@@ -258,14 +274,23 @@ def _about_former_kind(finding: Finding, kind: str) -> Finding:
 
 
 def finding_for(
-    finding_id: str, facts: Mapping[str, str], names: Mapping[str, str]
+    finding_id: str, facts: Mapping[str, str], names: Mapping[str, str], *, reason: str = ""
 ) -> Finding | None:
     """A stored finding with its texts filled; None if the id does not exist any more.
 
-    `names` are the subject's: any of name, namespace, kind, package.
+    `names` are the subject's: any of name, namespace, kind, package. `reason` is the stored reason
+    of the subject.
     """
     entry = by_id().get(finding_id)
-    return render(entry, dict(facts), names) if entry else None
+    if entry is None:
+        return None
+    return _with_outcome(render(entry, dict(facts), names), names.get("kind", ""), reason)
+
+
+def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
+    """The finding whose note says that a failed InstallPlan stays failed, whatever its cause."""
+    failed = kind in _HAVE_PLANS and reason == _PLAN_FAILED
+    return replace(finding, note=_PLAN_STAYS_FAILED) if failed else finding
 
 
 def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
@@ -293,17 +318,18 @@ def render(entry: KnowledgeEntry, facts: dict[str, str], names: Mapping[str, str
     `namespace` and `name`, and the commands are about that object.
     """
     values = {**names, **facts}
-    variant = next((variant for variant in entry.variants if facts.get(variant.fact)), None)
+    kind = values.get("kind", "")
+    variant = next((variant for variant in entry.variants if variant.fits(facts, kind)), None)
     return Finding(
         id=entry.id,
         title=entry.title,
-        cause_template=(variant or entry).cause,
+        cause_template=(variant and variant.cause) or entry.cause,
         remedy_templates=(variant or entry).remedy,
         retryable=entry.retryable,
         facts=facts,
         confidence=_CONFIDENCE[entry.verified],
         source=entry.source,
-        note=entry.note,
+        note=(variant and variant.note) or entry.note,
         instead=entry.instead,
         values=values,
     )

@@ -419,4 +419,5 @@ def finding_of(operator: Operator) -> Finding | None:
     """The stored finding with this operator's own names in its commands."""
     if not operator.finding:
         return None
-    return finding_for(operator.finding, operator.facts, subject_names(operator))
+    names = subject_names(operator)
+    return finding_for(operator.finding, operator.facts, names, reason=operator.reason)

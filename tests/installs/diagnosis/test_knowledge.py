@@ -66,7 +66,7 @@ def texts_of(entry: KnowledgeEntry) -> list[str]:
     record = entry
     texts = [record.cause, *record.remedy]
     for variant in record.variants:
-        texts += [variant.cause, *variant.remedy]
+        texts += [*filter(None, [variant.cause]), *variant.remedy]
     return texts
 
 
@@ -151,7 +151,10 @@ def test_every_placeholder_is_a_fact_or_a_name_of_the_subject() -> None:
             assert set(PLACEHOLDER.findall(text)) <= groups | set(SUBJECT_NAMES), entry.id
         # A fact of these names would hide the subject's own.
         assert not groups & {"name", "namespace", "kind"}, entry.id
-        assert {variant.fact for variant in entry.variants} <= groups, entry.id
+        for variant in entry.variants:
+            assert variant.fact or variant.kinds, entry.id
+            assert {*filter(None, [variant.fact])} <= groups, entry.id
+            assert set(variant.kinds) <= set(entry.kinds), entry.id
 
 
 def test_the_cause_of_every_sample_has_all_its_facts() -> None:
@@ -305,3 +308,37 @@ def test_unknown_texts_that_differ_only_in_names_have_one_fingerprint() -> None:
     assert first != fingerprint("something else entirely")
     assert len(fingerprint("x" * 100_000)) <= 300
     assert classify('widget "a" failed') is None
+
+
+def test_a_remedy_fits_the_kind_of_the_object() -> None:
+    refused = "unauthorized: authentication required"
+    by_kind = {kind: classify(refused, kind=kind) for kind in ("CatalogSource", "BundleDeployment")}
+    remedies = {kind: " ".join(found.remedy) for kind, found in by_kind.items() if found}
+    assert "spec.secrets" in remedies["CatalogSource"]
+    assert "spec.source.image.pullSecret" in remedies["BundleDeployment"]
+    assert "pullSecret" not in remedies["CatalogSource"]
+    for kind in ("Bundle", "BundleDeployment"):
+        finding = classify("AllNamespace install mode must be enabled", kind=kind, name="loki")
+        assert finding is not None
+        assert "PlatformOperators install only" not in finding.cause
+        assert not any("delete platformoperator" in step for step in finding.remedy)
+
+
+def test_the_note_about_a_failed_installplan_says_that_it_stays_failed() -> None:
+    text = 'error creating role loki: roles.rbac.authorization.k8s.io "loki" is forbidden: x'
+    failed, installing = (
+        classify(text, kind="InstallPlan", reason=reason)
+        for reason in ("InstallComponentFailed", "Installing")
+    )
+    assert failed is not None
+    assert installing is not None
+    assert failed.note.startswith("OLM does not try a failed InstallPlan again.")
+    assert failed.note != installing.note
+    of_csv = classify(text, kind="ClusterServiceVersion", reason="InstallComponentFailed")
+    assert of_csv is not None
+    assert of_csv.note == installing.note
+    stored = finding_for(
+        failed.id, failed.facts, {"kind": "Subscription"}, reason="InstallComponentFailed"
+    )
+    assert stored is not None
+    assert stored.note == failed.note
