@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from olmweb.accounts.roles import View, may_act, person_of, sign_in_required
+from olmweb.accounts.roles import View, may_issue_act_token, person_of, sign_in_required
 from olmweb.errors import Missing, OlmwebError
 from olmweb.models import ApiToken, Preferences
 from olmweb.web.context import clusters
@@ -114,7 +114,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
 def tokens(request: HttpRequest) -> HttpResponse:
     """The API tokens of the person, and the form of a new one, which its answer shows once."""
     user = person_of(request)
-    acts, why_not = may_act(user)
+    acts, why_not = may_issue_act_token(user)
     form = TokenForm(request.POST if request.method == "POST" else None, may_act=acts)
     context: dict[str, Any] = {"form": form, "why_not": why_not}
     status = 200

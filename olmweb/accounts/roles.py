@@ -255,6 +255,15 @@ def may_act(user: AnyUser) -> tuple[bool, str]:
     return _may_as_oneself(user, ACT, "Sign in to change anything on a cluster.", refusal)
 
 
+def may_issue_act_token(user: AnyUser) -> tuple[bool, str]:
+    """Whether a token of this user may have the scope act, and if not, why.
+
+    Every role may change something, if only its own requests: what each is checked at its routes.
+    """
+    refusal = "Your account has no role; ask an administrator of OLM Web for one."
+    return _may_as_oneself(user, ASK, "Sign in to create API tokens.", refusal)
+
+
 def may_read_yaml(user: AnyUser) -> tuple[bool, str]:
     """Whether this user may have an object read, and if not, why.
 

@@ -11,7 +11,7 @@ from ninja import Query, Router
 from pydantic import Field
 
 from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_request
-from olmweb.accounts.roles import may_act, person_of
+from olmweb.accounts.roles import may_issue_act_token, person_of
 from olmweb.api.formats import fill, json_response
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
 from olmweb.api.parameters import OneOf, RequestBody
@@ -68,7 +68,7 @@ def create_token(request: HttpRequest, body: TokenBody) -> HttpResponseBase:
     made with a token ends with that at the latest. Needs a token with the scope act."""
     require_scope(request)
     user = person_of(request)
-    allowed, why_not = may_act(user)
+    allowed, why_not = may_issue_act_token(user)
     if body.scope == ApiToken.Scope.ACT and not allowed:
         raise OlmwebError(why_not, code="forbidden", status=403)
     days = body.days
