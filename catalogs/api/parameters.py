@@ -21,6 +21,7 @@ def read_reference(value: str) -> str:
 
 
 Reference = Annotated[str, AfterValidator(read_reference)]
+OptionalReference = Annotated[str, AfterValidator(lambda value: value and read_reference(value))]
 References = list[Reference] | None
 Method = Annotated[InstallMethod, BeforeValidator(InstallMethod.parse)]
 

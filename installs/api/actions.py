@@ -15,7 +15,7 @@ from django.urls import reverse
 from ninja import FilterLookup, Query, Router
 from pydantic import Field
 
-from catalogs.api.parameters import Method, Reference
+from catalogs.api.parameters import Method, OptionalReference
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import referenced_catalog
 from catalogs.models import Package
@@ -116,7 +116,7 @@ class ActionBody(RequestBody):
     verb: ActionVerb
     method: Method = InstallMethod.PLATFORM_OPERATOR
     package: str = ""
-    catalog: Reference | Literal[""] = ""
+    catalog: OptionalReference = ""
     name: str = ""
     namespace: str = ""
     channel: str = ""

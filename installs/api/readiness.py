@@ -1,13 +1,12 @@
 """REST routes of upgrade readiness and of migrations to OLM v1. All are answered from rows."""
 
 from collections.abc import Iterator
-from typing import Literal
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from ninja import Query, Router
 
-from catalogs.api.parameters import CATALOG, Reference
+from catalogs.api.parameters import CATALOG, OptionalReference
 from catalogs.lookup import referenced_catalog
 from installs.api.clusters import clusters_named
 from installs.api.operators import clusters_state
@@ -40,7 +39,7 @@ class ReadinessParameters(ReportParameters):
     severity: list[BlockerSeverity] | None = values("Severity.")
     code: list[BlockerCode] | None = values("Which rule.")
     q: str = text("Words that name, package, namespace or sentence contain.")
-    next_catalog: Reference | Literal[""] = text(
+    next_catalog: OptionalReference = text(
         f"{CATALOG} The catalog of the next minor: adds what of the installed it no longer has."
     )
 

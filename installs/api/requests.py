@@ -3,7 +3,7 @@
 They make the same plans, dry runs, refusals and rows as the pages.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from django.db.models import Q
 from django.http import HttpRequest
@@ -12,7 +12,7 @@ from django.urls import reverse
 from ninja import FilterLookup, Query, Router
 from pydantic import Field
 
-from catalogs.api.parameters import Method, Reference
+from catalogs.api.parameters import Method, OptionalReference
 from catalogs.install_methods import InstallMethod
 from installs.actions import record
 from installs.actions import requests as install_requests
@@ -69,7 +69,7 @@ class InstallRequestBody(RequestBody):
     package: str
     version: str
     reason: str
-    catalog: Reference | Literal[""] = ""
+    catalog: OptionalReference = ""
     method: Method = InstallMethod.PLATFORM_OPERATOR
     namespace: str = ""
     service_account: str = ""
