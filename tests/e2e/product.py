@@ -48,7 +48,7 @@ def demo(*, judged: bool = True) -> Iterator[Product]:
         }
         with serve(folder, environment, "--demo") as running:
             if judged:
-                _wait_until_judged(folder)
+                wait_until_judged(folder)
             yield running
 
 
@@ -105,7 +105,7 @@ def _wait_until_ready(process: subprocess.Popen[str], folder: Path) -> None:
             raise RuntimeError(f"the product did not start:\n{(folder / 'stderr').read_text()}")
 
 
-def _wait_until_judged(folder: Path) -> None:
+def wait_until_judged(folder: Path) -> None:
     query = """
         SELECT catalog.name FROM catalogs_catalog AS catalog
         WHERE checked_at IS NULL OR revision > 0 AND NOT EXISTS (

@@ -1,4 +1,4 @@
-"""The examples of docs/api.md: their commands, and how to run them."""
+"""The examples of the documents: their commands, and how to run them."""
 
 import os
 import re
@@ -6,22 +6,23 @@ import subprocess
 from pathlib import Path
 
 from django.conf import settings
-from django.contrib.auth.models import User
 
-from olmweb.models import ApiToken
-
-TEXT = (settings.BASE_DIR / "docs/api.md").read_text()
+DOCS = settings.BASE_DIR / "docs"
 
 
-def example(title: str) -> str:
-    """The commands below a heading."""
-    match = re.search(rf"### {title}\n.*?```sh\n(.*?)```", TEXT, re.DOTALL)
-    assert match is not None, title
-    return match[1]
+def examples(title: str, document: str = "api.md", language: str = "sh") -> list[str]:
+    """The blocks of code below a heading of a document, in their order."""
+    text = (DOCS / document).read_text(encoding="utf-8")
+    chapter = re.search(
+        rf"^#+ {re.escape(title)}\n(.*?)(?=^#+ |\Z)", text, re.DOTALL | re.MULTILINE
+    )
+    blocks = re.findall(rf"```{language}\n(.*?)```", chapter[1], re.DOTALL) if chapter else []
+    assert blocks, f"{document} has no example below {title}"
+    return blocks
 
 
-def run(commands: str, server: str, user: User, folder: Path, **values: str) -> str:
-    token = ApiToken.issue(user.pk, "act")[0]
+def run(commands: str, server: str, token: str, folder: Path, **values: str) -> str:
+    """What the commands of an example print, with `values` as variables of the shell."""
     variables = {"PATH": os.environ["PATH"], "OLMWEB": server, "TOKEN": token, **values}
     result = subprocess.run(
         ["sh", "-euc", commands],

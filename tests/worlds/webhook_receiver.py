@@ -12,7 +12,8 @@ from typing import Any
 class Got:
     path: str
     headers: dict[str, str]
-    body: Any
+    body: Any  # the decoded JSON
+    raw: bytes
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,12 @@ class Receiver:
     """`with Receiver() as receiver:`; answers 200 unless `replies` has something else next, or
     `judge` (given the decoded body) says a status."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
         self.got: list[Got] = []
         self.replies: list[Reply] = []
         self.judge = lambda _body: 200
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), _handler_for(self))
+        self._server = _Server((address, 0), _handler_for(self))
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         )
@@ -50,7 +51,8 @@ class Receiver:
 
     @property
     def host(self) -> str:
-        return f"127.0.0.1:{self._server.server_address[1]}"
+        host, port = self._server.server_address[:2]
+        return f"{host!s}:{port}"
 
     @property
     def bodies(self) -> list[Any]:
@@ -77,7 +79,7 @@ def _handler_for(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            reply = receiver.answer(Got(self.path, headers, json.loads(body)))
+            reply = receiver.answer(Got(self.path, headers, json.loads(body), body))
             time.sleep(reply.delay)
             data = reply.body.encode()
             try:

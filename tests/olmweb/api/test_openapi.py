@@ -1,15 +1,10 @@
 """The OpenAPI document: complete, and true for generated requests and a generated client."""
 
 import ast
-import importlib
 import inspect
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -30,6 +25,7 @@ from schemathesis.specs.openapi.checks import (
 from olmweb.api.openapi import CODES
 from olmweb.api.routes import openapi_document
 from olmweb.models import ApiToken
+from tests.worlds.generated_client import GeneratedClient, generated_client
 from tests.worlds.rest import LISTS, World
 
 CHECKS = (
@@ -162,47 +158,23 @@ def test_generated_requests_get_documented_answers(
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
-    """A Python client, generated from the document."""
-    folder = tmp_path_factory.mktemp("client")
-    document = folder / "openapi.json"
-    document.write_bytes(msgspec.json.encode(openapi_document()))
-    run = subprocess.run(
-        [sys.executable, "-m", "openapi_python_client", "generate",
-         "--path", document, "--meta", "none",
-         "--output-path", folder / "olmweb_client"],
-        capture_output=True, text=True, check=True, cwd=folder,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-    )  # fmt: skip
-    output = run.stdout + run.stderr
-    assert "Unable to process" not in output, output
-    # Only the bytes of files are no type that it knows.
-    assert output.count("WARNING") == output.count("Unsupported content_type"), output
-    sys.path.insert(0, str(folder))
-    try:
-        yield importlib.import_module("olmweb_client")
-    finally:
-        sys.path.remove(str(folder))
-
-
-def function_of(name: str) -> Any:
-    """The generated function of an operation."""
-    tag = openapi_document()["paths"][OPERATIONS[name][0]][OPERATIONS[name][1]]["tags"][0]
-    folder = tag.lower().replace(" ", "_")
-    return importlib.import_module(f"olmweb_client.api.{folder}.{name}").sync_detailed
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeneratedClient]:
+    document = msgspec.json.encode(openapi_document())
+    with generated_client(document, tmp_path_factory.mktemp("client")) as client:
+        yield client
 
 
 def test_a_generated_client_reads_every_list_also_with_selected_fields(
-    world: World, server: str, token: str, client: Any
+    world: World, server: str, token: str, client: GeneratedClient
 ) -> None:
     lists = [
         name for name in READS if OPERATIONS[name][0].removeprefix("/api/v1/") in LISTS.values()
     ]
     assert len(lists) > 8
     empty: set[str] = set()
-    with client.AuthenticatedClient(base_url=server, token=token) as caller:
+    with client.connect(server, token) as caller:
         for name in lists:
-            function = function_of(name)
+            function = client.function(name)
             answer = function(client=caller)
             assert answer.status_code == 200, name
             assert answer.parsed.count == len(answer.parsed.items), name
@@ -218,14 +190,14 @@ def test_a_generated_client_reads_every_list_also_with_selected_fields(
 
 
 def test_a_generated_client_reads_one_object_and_gets_typed_errors(
-    world: World, server: str, token: str, client: Any
+    world: World, server: str, token: str, client: GeneratedClient
 ) -> None:
-    with client.AuthenticatedClient(base_url=server, token=token) as caller:
-        detail = function_of("get_catalog")("prod", "redhat-operators", client=caller)
-        missing = function_of("get_catalog")("prod", "nothing", client=caller)
+    with client.connect(server, token) as caller:
+        detail = client.function("get_catalog")("prod", "redhat-operators", client=caller)
+        missing = client.function("get_catalog")("prod", "nothing", client=caller)
     assert detail.parsed.catalog == "prod/redhat-operators"
     assert (missing.status_code, missing.parsed.error.code) == (404, "unknown-catalog")
-    with client.AuthenticatedClient(base_url=server, token="wrong") as stranger:
-        assert function_of("list_operators")(client=stranger).status_code == 401
+    with client.connect(server, "wrong") as stranger:
+        assert client.function("list_operators")(client=stranger).status_code == 401
     assert "etag" in detail.headers
-    assert inspect.signature(function_of("list_operators")).parameters["health"]
+    assert inspect.signature(client.function("list_operators")).parameters["health"]
