@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
 from catalogs.revisions.differences import (
+    CHANGED,
     FATE_LABELS,
     FATES,
     GONE,
@@ -64,10 +65,12 @@ class ChangesQuery:
 
 @dataclass(frozen=True, slots=True)
 class LinkedEntry:
-    """A package's entry with the address of its page; empty where no content shown has it."""
+    """A package's entry with the address of its page; empty where no content shown has it.
+    `exports` as in `_exports`."""
 
     entry: PackageEntry
     url: str
+    exports: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +175,27 @@ def _shown(
             url = presenters.package_url(
                 point.catalog.cluster_name, point.catalog.slug, entry.package
             )
-        shown.append(LinkedEntry(entry, url))
+        shown.append(LinkedEntry(entry, url, _exports(entry, before, after)))
     return shown
+
+
+def _exports(
+    entry: PackageEntry, before: Point | None, after: Point
+) -> tuple[tuple[str, str], ...]:
+    """(catalog, address of the export) of the package in both of two catalogs that are compared."""
+    if before is None or before.catalog == after.catalog or entry.fate != CHANGED:
+        return ()
+    return tuple(
+        (
+            point.catalog.slug,
+            reverse(
+                "installs:export",
+                args=(point.catalog.cluster_name, point.catalog.slug, entry.package),
+            ),
+        )
+        for point in (before, after)
+        if point.current
+    )
 
 
 def changes_tab(request: HttpRequest, catalog: Catalog, notices: list[str]) -> dict[str, Any]:

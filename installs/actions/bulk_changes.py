@@ -47,8 +47,8 @@ class BulkChange(StrEnum):
 @dataclass(frozen=True, slots=True)
 class OperatorItem:
     """One operator of a bulk change; `item` holds its plan, or why it can't be changed. The
-    candidate of `item` has the name of the operator. `replaced_by` is the Subscription that keeps
-    it from being migrated."""
+    candidate of `item` has the name of the operator. `replaced_by` is the Subscription that its
+    package has already: a migration then deletes the PlatformOperator only."""
 
     operator: Operator
     item: Item
@@ -162,11 +162,10 @@ def candidates(
             if first != operator.name:
                 why = f"Its InstallPlan is approved with {first}."
         if not why and change == BulkChange.MIGRATE:
-            candidate = offers.get(package, candidate)
-            if candidate.package is None:
+            if package and (replaced_by := subscribed.get(package)):
+                pass  # there is nothing to install
+            elif (candidate := offers.get(package, candidate)).package is None:
                 why = f"No catalog of cluster {cluster.name} offers it as a Subscription."
-            elif replaced_by := subscribed.get(package):
-                why = "Its package has a Subscription already."
             elif package in migrated:
                 why = f"{migrated[package]} is of the same package."
             migrated.setdefault(package, operator.name)
@@ -257,14 +256,15 @@ def plan_items(
             item = Item(candidate, problem=candidate.hindrance)
         else:
             try:
-                item = Item(candidate, _plan(change, row.operator, candidate, only=only))
+                item = Item(candidate, _plan(change, row, only=only))
             except OlmwebError as error:
                 item = Item(candidate, problem=error.message, hint=error.hint)
         planned.append(replace(row, item=item))
     return planned
 
 
-def _plan(change: BulkChange, operator: Operator, candidate: BulkCandidate, *, only: bool) -> Plan:
+def _plan(change: BulkChange, row: OperatorItem, *, only: bool) -> Plan:
+    operator, package = row.operator, row.item.candidate.package
     if change == BulkChange.RETRY:
         return plan_retry(operator)
     if change == BulkChange.APPROVE:
@@ -279,9 +279,9 @@ def _plan(change: BulkChange, operator: Operator, candidate: BulkCandidate, *, o
                 hint="Approve all of the InstallPlan.",
             )
         return plan_approve(cluster, install_plan, version)
-    if change == BulkChange.REMOVE or candidate.package is None:
+    if change == BulkChange.REMOVE or row.replaced_by or package is None:
         return plan_remove(operator)
-    return plan_migration(operator, candidate.package)
+    return plan_migration(operator, package)
 
 
 def plan_migration(operator: Operator, package: Package) -> Plan:

@@ -45,16 +45,18 @@ _RANK: Any = Case(
 )
 # What is known of a cause: its finding, or the operator's reason where there is none.
 _CAUSE = ("finding", "own_reason")
-# No Subscription for its package, and a catalog of its cluster that offers it: two look-ups for
-# each operator, so only for those of a cause whose remedy is a Subscription.
-_MIGRATABLE: Any = (
-    Q(kind=InstallMethod.PLATFORM_OPERATOR)
-    & ~Q(package="")
-    & ~Exists(
-        Operator.objects.filter(
-            cluster=OuterRef("cluster"), kind="Subscription", package=OuterRef("package")
-        )
+# Two look-ups for each operator, so only for those of a cause whose remedy is a Subscription: a
+# Subscription for its package, and without one a catalog of its cluster that offers it.
+_OF_PACKAGE = Q(kind=InstallMethod.PLATFORM_OPERATOR) & ~Q(package="")
+_SUBSCRIBED: Any = Exists(
+    Operator.objects.filter(
+        cluster=OuterRef("cluster"), kind="Subscription", package=OuterRef("package")
     )
+)
+_REPLACED: Any = _OF_PACKAGE & _SUBSCRIBED
+_MIGRATABLE: Any = (
+    _OF_PACKAGE
+    & ~_SUBSCRIBED
     & Exists(
         Package.objects.filter(
             catalog__cluster=OuterRef("cluster"), name=OuterRef("package")
@@ -92,12 +94,13 @@ class OperatorFilters:
 @dataclass(frozen=True, slots=True)
 class CauseTarget:
     """The operators of one cause that are of one kind, on one cluster; `migratable` is the number
-    of those that could get a Subscription."""
+    of those that could get a Subscription, `replaced` of those whose package has one already."""
 
     cluster: str
     kind: str
     count: int
     migratable: int = 0
+    replaced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,19 +183,25 @@ def causes(
     """Why the matching operators need attention, most operators first; three queries.
 
     Each cause carries up to `names` of its operators. Their targets have the numbers of migratable
-    operators only if `migratable` is true.
+    and replaced operators only if `migratable` is true.
     """
     rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
     replaceable = [entry.id for entry in knowledge() if InstallMethod.SUBSCRIPTION in entry.instead]
-    offered = Q(finding__in=replaceable) & _MIGRATABLE if migratable else Q(pk=None)
+    of_remedy = Q(finding__in=replaceable)
+    offered = of_remedy & _MIGRATABLE if migratable else Q(pk=None)
+    replaced = of_remedy & _REPLACED if migratable else Q(pk=None)
     numbers = count_by_cause(
-        rows, "cluster__name", "kind", offered=Count("pk", filter=offered, output_field=_NUMBER)
+        rows,
+        "cluster__name",
+        "kind",
+        offered=Count("pk", filter=offered, output_field=_NUMBER),
+        replaced=Count("pk", filter=replaced, output_field=_NUMBER),
     )
     targets: dict[tuple[str, str], list[CauseTarget]] = defaultdict(list)
-    for cluster, kind, finding, reason, number_offered, number in numbers:
-        targets[finding, reason].append(CauseTarget(cluster, kind, number, number_offered))
+    for cluster, kind, finding, reason, *parts, number in numbers:
+        targets[finding, reason].append(CauseTarget(cluster, kind, number, *parts))
     groups = group_by_cause(
-        [(finding, reason, number) for _, _, finding, reason, _, number in numbers],
+        [(finding, reason, number) for _, _, finding, reason, *_, number in numbers],
         cause_facts(rows),
         cause_members(rows, names=names),
         names=names,

@@ -218,7 +218,7 @@ def max_openshift(subject: CheckedOperator, following: Minor) -> UpgradeBlocker 
             f"{following}: it can't tell, so it holds the cluster.",
         )
     held = (
-        f"{subject.reported_by} names {subject.bundle} for it."
+        f"{subject.reported_by} reports {subject.bundle} as incompatible."
         if subject.reported_by
         else "OLM reports Upgradeable=False until it is upgraded or removed."
         if enforced

@@ -16,7 +16,7 @@ from catalogs.models import Bundle, Catalog, Channel, Package
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.semver import read_version
 from installs.diagnosis.notes import PART_OF_OLM
-from installs.models import ClusterOperator, Component, Operator
+from installs.models import ClusterOperator, Component, Health, Operator
 from installs.queries.overview import ClusterUpdate, UpdateBlocker, update_of
 from installs.readiness.blockers import (
     TITLES,
@@ -131,6 +131,49 @@ def readiness(clusters: Sequence[Cluster], following: Catalog | None = None) -> 
         )
         for cluster in clusters
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOperator:
+    """An installed operator that the cluster reports as incompatible with its next minor version;
+    `plan` is its InstallPlan (namespace, name) that waits for approval, None without one."""
+
+    operator: Operator
+    maximum: str
+    plan: tuple[str, str] | None
+
+
+def named_operators(cluster: Cluster, update: ClusterUpdate) -> list[NamedOperator]:
+    """The operators that the blockers of the update name, by name; one query, none without a name.
+
+    Operators that are not installed any more are left out.
+    """
+    reported = [
+        report for blocker in update.blockers for report in reported_operators(blocker.message)
+    ]
+    if not reported:
+        return []
+    maxima = {(report.namespace, report.name): report.maximum for report in reported}
+    wanted = reduce(
+        or_,
+        (
+            Q(namespace=report.namespace, bundle=report.name)
+            if report.namespace
+            else Q(kind=report.kind, name=report.name)
+            for report in reported
+        ),
+    )
+    named = []
+    for operator in Operator.objects.filter(wanted, cluster=cluster).order_by("name", "pk"):
+        details = details_of(operator)
+        waits = operator.health == Health.NEEDS_APPROVAL and details.get("plan")
+        namespace = str(details.get("plan_namespace") or operator.namespace)
+        maximum = maxima.get((operator.namespace, operator.bundle)) or maxima.get(
+            ("", operator.name), ""
+        )
+        plan = (namespace, str(details["plan"])) if waits else None
+        named.append(NamedOperator(operator, maximum, plan))
+    return named
 
 
 # --- offers of catalogs -------------------------------------------------------------------------
@@ -328,9 +371,16 @@ def _of_cluster(
         blocker = reported_missing(report.operator, report.source, following)
         subject = CheckedOperator(kind, namespace, name, package="", version="", bundle=name)
         rows.append(target.row(kind, blocker, name, subject))
+    # What the cluster says of operators follows the operators, whose rows have the resolution.
+    repeats = {
+        (blocker.kind, blocker.name)
+        for blocker in (update.blockers if update else ())
+        if reported_operators(blocker.message)
+    }
     rows.sort(
         key=lambda row: (
-            _ORDER.index(Weight(row.weight)), _TITLES.index(row.code), row.name, row.namespace,
+            _ORDER.index(Weight(row.weight)), (row.kind, row.name) in repeats,
+            _TITLES.index(row.code), row.name, row.namespace,
         )
     )  # fmt: skip
     platform = "OpenShift" if update else "Kubernetes"
@@ -418,9 +468,9 @@ def _cluster_blocker(blocker: UpdateBlocker) -> UpgradeBlocker:
     reported = [operator.words for operator in reported_operators(blocker.message)]
     remedy = "Do what its message asks for; the condition clears by itself."
     if reported:
+        row = "its row says" if len(reported) == 1 else "their rows say"
         remedy = (
-            f"Upgrade or remove {listed(reported)}; the rows here say how. The condition then "
-            "clears by itself."
+            f"Upgrade or remove {listed(reported)}, as {row}. The condition then clears by itself."
         )
     if blocker.kind == "ClusterOperator":
         code, verb = "cluster-operator", "says Upgradeable=False"

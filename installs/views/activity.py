@@ -19,6 +19,8 @@ from installs.presenters.diagnosis import chain, next_steps, remedy_steps
 from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_action
+from installs.readiness import Weight, readiness
+from installs.readiness.request import verdict as readiness_verdict
 from installs.state.observation import diagnose_row
 from installs.views.forms import approval_form
 from olmweb.accounts.roles import may_act, sign_in_required
@@ -172,6 +174,8 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     finding = finding_for(latest.finding, operator.facts if operator else {}, names)
     # An InstallPlan whose approval is under way still waits until the next sync.
     acts = may_act(request.user)[0] and not (latest.verb == Action.Verb.APPROVE and not ended)
+    unblocks = _may_unblock(action.cluster, latest)
+    report = readiness([action.cluster])[0] if unblocks else None
     context = {
         "action": action,
         "latest": latest,
@@ -183,7 +187,8 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
             (step, approval_form(request.user, step.operator) if step.plan else None)
             for step in next_steps(operators, acts=acts)
         ],
-        "readiness_cluster": action.cluster.name if _may_unblock(action.cluster, latest) else "",
+        "readiness": readiness_verdict(report) if report else "",
+        "still_blocked": report is not None and report.counts[Weight.BLOCKS] > 0,
         "chain": links,
         "finding": finding,
         "steps": remedy_steps(finding.remedy) if finding else [],

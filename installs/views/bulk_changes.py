@@ -3,6 +3,7 @@
 A GET sends no request to a cluster. The form works without JavaScript; htmx swaps it in place.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -14,7 +15,7 @@ from installs.actions import bulk, bulk_changes, record
 from installs.actions.bulk import CAP, Item
 from installs.actions.bulk_changes import BulkChange, OperatorItem, cluster_of
 from installs.actions.objects import CARRIES_MORE
-from installs.models import NEEDS_ATTENTION
+from installs.models import NEEDS_ATTENTION, Action
 from installs.queries import operators as queries
 from installs.queries.operators import OperatorFilters
 from installs.views.forms import CHANGED, METHODS, UNSURE, form_key, go_to, show_form
@@ -72,7 +73,6 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
     rows = bulk_changes.candidates(change, cluster, operators)
     ticked = picked if is_post else frozenset(row.key for row in rows if row.by_default)
     context |= _shown(rows, ticked, total=total) | {"kind": filters.kind}
-    context["replaced"] = [bulk_changes.address_of(row.operator) for row in rows if row.replaced_by]
     if not operators:
         context["refusal"] = BadRequest(
             "No operator needs this change any more.", code="none-selected"
@@ -112,9 +112,13 @@ def _cluster(request: HttpRequest, filters: OperatorFilters) -> Cluster:
 
 def _shown(rows: list[OperatorItem], ticked: frozenset[str], total: int) -> dict[str, Any]:
     shown = [{"row": row, "ticked": row.key in ticked and not row.item.problem} for row in rows]
+    ticked_rows = [row for row in rows if row.key in ticked and not row.item.problem]
+    replaced = sum(row.replaced_by is not None for row in ticked_rows)
     return {
         "rows": shown,
-        "ticked_count": sum(row["ticked"] for row in shown),
+        "ticked_count": len(ticked_rows),
+        "replaced_count": replaced,
+        "migrated_count": len(ticked_rows) - replaced,
         "total": total,
     }
 
@@ -160,11 +164,14 @@ def _review(
             verb=change,
         )
         return go_to(request, reverse("installs:batch", args=[batch.pk]))
+    migrations = sum(plan.verb == Action.Verb.INSTALL for plan in accepted)
     by_key = {row.key: item for row, item in zip(planned, items, strict=True)}
-    results = [OperatorItem(row.operator, by_key.get(row.key, row.item)) for row in rows]
+    results = [replace(row, item=by_key.get(row.key, row.item)) for row in rows]
     context |= _shown(results, picked, context["total"]) | {
         "reviewed": record.reviewed(accepted, request.user, purpose) if accepted else "",
         "accepted": len(accepted),
+        "accepted_migrations": migrations,
+        "accepted_deletions": len(accepted) - migrations,
         "refused": len(items) - len(accepted),
         "was_reviewed": True,
     }

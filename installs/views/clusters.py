@@ -21,6 +21,8 @@ from installs.queries.first_steps import FirstSteps, first_steps
 from installs.queries.leftovers import removed_owners
 from installs.queries.watched_resources import watched_resources
 from installs.readiness.blockers import read_minor
+from installs.readiness.report import named_operators
+from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.clusters import get_cluster
@@ -112,6 +114,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         "notices": notices,
         "single": single,
         "following": _following(single),
+        "named": named_operators(single.cluster, single.update) if single and single.update else [],
+        "acts": may_act(request.user)[0],
         "several": several,
         "recent": recent(shown) if shown else None,
         "trend": _trend(summaries, histories),

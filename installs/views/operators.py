@@ -387,7 +387,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
                 remedy_steps(cause.remedy),
                 _bulk_links(cause, filters) if may else [],
                 len(cause.clusters) - CHANGED_CLUSTERS,
-                _not_migratable(cause) if may else 0,
+                *(_not_migrated(cause) if may else (0, 0)),
             )
             for cause in causes
         ]
@@ -426,6 +426,8 @@ def _bulk_links(
                 continue
             words = CHANGE_WORDS[change].format(count, target.kind)
             words += "s" if count != 1 else ""
+            if change == BulkChange.MIGRATE and target.replaced:
+                words += f", delete {target.replaced}"
             words += f" on {target.cluster}" if several else ""
             chosen = dict(filters.chosen()) | {"cluster": target.cluster, "kind": target.kind}
             query = urlencode(chosen | {"finding": cause.id, "change": change})
@@ -433,13 +435,16 @@ def _bulk_links(
     return links
 
 
-def _not_migratable(cause: queries.CauseGroup) -> int:
-    """The number of operators whose remedy is a Subscription that they can't get."""
-    return sum(
-        target.count - target.migratable
+def _not_migrated(cause: queries.CauseGroup) -> tuple[int, int]:
+    """Of the operators whose remedy is a Subscription: the number of those whose package has one
+    already, and of those that no catalog offers."""
+    targets = [
+        target
         for target in cause.targets
         if BulkChange.MIGRATE in changes_for(cause.finding, target.kind)
-    )
+    ]
+    replaced = sum(target.replaced for target in targets)
+    return replaced, sum(target.count - target.migratable for target in targets) - replaced
 
 
 def _default_view(request: HttpRequest, filters: queries.OperatorFilters) -> str:

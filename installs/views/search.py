@@ -5,7 +5,8 @@ Every group is bounded. Packages and APIs come from the index of packages in mem
 groups are one query each. Names that equal the text come first, then those that begin with it.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -193,29 +194,32 @@ def _bundles(text: str, packages: list[Row]) -> ResultGroup:
 
 
 def _apis(text: str, rows: Iterable[Row]) -> ResultGroup:
-    """APIs by kind or by the name of the group, with the number of packages that provide them."""
+    """APIs by kind or by the name of the group. The result leads to the package that provides the
+    API; of several packages it says the number, and leads to their list."""
     wanted = text.casefold()
-    providers: dict[str, int] = {}
+    providers: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         for api in row.provides:
             if wanted in api.casefold():
-                providers[api] = providers.get(api, 0) + 1
+                providers[api].append(row)
 
     def order(api: str) -> tuple[bool, str]:
         return not api.rpartition("/")[2].casefold().startswith(wanted), api
 
     return _first(
         "APIs",
-        (
-            SearchResult(
-                api.rpartition("/")[2],
-                f"{api.rpartition('/')[0]}, provided by {providers[api]} "
-                f"package{'' if providers[api] == 1 else 's'}",
-                reverse("catalogs:software", query={"provides": api}),
-            )
-            for api in sorted(providers, key=order)[:SHOWN]
-        ),
+        (_api(api, providers[api]) for api in sorted(providers, key=order)[:SHOWN]),
     )
+
+
+def _api(api: str, providers: Sequence[Row]) -> SearchResult:
+    group, _, kind = api.rpartition("/")
+    if len(providers) == 1:
+        row = providers[0]
+        words = f"{group}, provided by {row.name} in {row.catalog}"
+        return SearchResult(kind, words, package_url(row.cluster, row.catalog, row.name))
+    words = f"{group}, provided by {len(providers)} packages"
+    return SearchResult(kind, words, reverse("catalogs:software", query={"provides": api}))
 
 
 def _cluster_operators(text: str) -> ResultGroup:

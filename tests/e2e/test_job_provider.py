@@ -29,13 +29,12 @@ def test_the_provider_of_a_kind_is_compared_and_exported_with_the_keyboard(new_p
     page.on("framenavigated", lambda frame: pages.append(frame.url))
     page.keyboard.press("Control+k")
     page.keyboard.type("TraceStore")
+    provider = page.get_by_role("option", name=re.compile("provided by tracing-demo in redhat-"))
+    expect(provider).to_be_visible()
+    while provider.get_attribute("aria-selected") != "true":
+        page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
 
-    page.wait_for_url("**/search/**")
-    press(
-        page,
-        page.get_by_role("main").get_by_role("link", name=re.compile("tracing-demo|Tracing")).first,
-    )
     page.wait_for_url("**/tracing-demo**")
     press(page, page.get_by_role("link", name=re.compile("^Compare with ")))
 
@@ -44,11 +43,9 @@ def test_the_provider_of_a_kind_is_compared_and_exported_with_the_keyboard(new_p
     expect(main.get_by_role("heading", level=2).first).to_contain_text("redhat-operators")
     expect(main.get_by_role("heading", level=2).first).to_contain_text("community-operators")
     expect(main).to_contain_text("1.5.0")
-    press(page, main.get_by_role("link", name="tracing-demo", exact=True).first)
+    press(page, main.get_by_role("link", name="redhat-operators: tracing-demo"))
 
-    page.wait_for_url("**/tracing-demo**")
-    press(page, page.get_by_role("link", name="Export", exact=True))
-    page.wait_for_url("**/export**")
+    page.wait_for_url("**/redhat-operators/tracing-demo/export**")
     tab_to(page, page.get_by_label("Version or range"))
     page.keyboard.type("1.4.2")
     press(page, page.get_by_role("button", name="Show the manifests"))
@@ -63,4 +60,4 @@ def test_the_provider_of_a_kind_is_compared_and_exported_with_the_keyboard(new_p
     assert "1.4.2" in str([manifest["spec"] for manifest in manifests if "spec" in manifest])
     assert parse_qs(urlsplit(page.url).query)["version"] == ["1.4.2"]
     paths = dict.fromkeys(urlsplit(address).path for address in pages)
-    assert len(paths) == 5, f"search, package, comparison, the other package, export: {paths}"
+    assert len(paths) == 3, f"package, comparison, export: {paths}"

@@ -22,6 +22,19 @@ def product() -> Iterator[Product]:
         yield running
 
 
+def test_readiness_shows_the_resolution_before_the_condition_that_follows_from_it(
+    new_page,
+) -> None:
+    page = new_page()
+    steps.sign_in(page, "operator", "/readiness/")
+    expect(page.get_by_text("2 blockers for OpenShift 4.13.")).to_be_visible()
+    row = page.get_by_role("row").filter(has_text="Blocks the update").first
+    expect(row).to_contain_text("1.0.0 supports OpenShift up to 4.12")
+    expect(row).to_contain_text("Channel stable leads to 1.1.0, which supports OpenShift 4.13")
+    expect(row).to_contain_text("requires manual approval: approve it first.")
+    expect(row.get_by_role("link", name="Review InstallPlan of ceiling-demo")).to_be_visible()
+
+
 def test_a_blocker_of_the_next_minor_is_found_and_resolved_with_the_keyboard(new_page) -> None:
     page = new_page(viewport={"width": 1280, "height": 800})
     page.goto("/login/?next=/")
@@ -30,15 +43,11 @@ def test_a_blocker_of_the_next_minor_is_found_and_resolved_with_the_keyboard(new
     expect(update).to_contain_text("next minor 4.13")
     pages: list[str] = []
     page.on("framenavigated", lambda frame: pages.append(frame.url))
-    expect(update).to_contain_text("Blocked by ClusterOperator operator-lifecycle-manager")
-    press(page, update.get_by_role("link", name="View blockers and resolutions"))
-
-    page.wait_for_url(READINESS)
-    expect(page.get_by_text("2 blockers for OpenShift 4.13.")).to_be_visible()
-    row = page.get_by_role("row").filter(has_text="1.0.0 supports OpenShift up to 4.12")
-    expect(row).to_contain_text("Channel stable leads to 1.1.0, which supports OpenShift 4.13")
-    expect(row).to_contain_text("requires manual approval: approve it first.")
-    press(page, row.get_by_role("link", name="Review InstallPlan of ceiling-demo"))
+    expect(update).to_contain_text(
+        "Blocked by ceiling-demo 1.0.0, which supports OpenShift up to 4.12"
+    )
+    expect(update).to_contain_text("Reported by ClusterOperator operator-lifecycle-manager")
+    press(page, update.get_by_role("link", name="Review InstallPlan of ceiling-demo to 1.1.0"))
 
     page.wait_for_url("**/approve")
     expect(page.get_by_role("main")).to_contain_text("ceiling-demo.v1.1.0")
@@ -46,14 +55,14 @@ def test_a_blocker_of_the_next_minor_is_found_and_resolved_with_the_keyboard(new
 
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")
-    press(page, page.get_by_role("link", name="Upgrade readiness of sandbox"))
-
-    page.wait_for_url(READINESS)
     expect(page.get_by_text("No blocker for OpenShift 4.13.")).to_be_visible(
         timeout=steps.OUTCOME_MS
     )
+    assert len(pages) == 2, f"the InstallPlan, the action: {pages}"
+    press(page, page.get_by_role("link", name="Upgrade readiness of sandbox"))
+
+    page.wait_for_url(READINESS)
     expect(page.get_by_role("row").filter(has_text="ceiling-demo")).to_have_count(0)
-    assert len(pages) == 4, f"readiness, the InstallPlan, the action, readiness: {pages}"
     tab_to(page, page.get_by_role("link", name="Overview"))
     page.keyboard.press("Enter")
     expect(page.get_by_role("region", name="Cluster update")).to_contain_text("Not blocked")

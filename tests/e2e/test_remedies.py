@@ -13,6 +13,7 @@ from tests.e2e.steps import press
 pytestmark = pytest.mark.e2e
 
 CAUSE = "AllNamespaces install mode required"
+OTHER_CAUSE = "Resource conflict: owned by another operator"
 ALL_MS = 240_000  # more than twenty actions, three at a time
 
 
@@ -44,31 +45,32 @@ def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_p
     expect(cause).to_be_in_viewport()
     expect(cause.get_by_text("kubectl delete platformoperator")).to_be_visible()
     expect(page.get_by_role("main")).not_to_contain_text("<name>")
-    migrate = cause.get_by_role("link", name=re.compile(r"^Migrate \d+ to Subscriptions$"))
-    offered = int(migrate.inner_text().split()[1])
+    migrate = cause.get_by_role("link", name=re.compile(r"^Migrate \d+ to Subscriptions, delete"))
+    assert sum(map(int, re.findall(r"\d+", migrate.inner_text()))) == before
     press(page, migrate)
 
     page.wait_for_url("**/operators/bulk-change**")
     press(page, page.get_by_role("button", name="Review"))
     expect(page.get_by_text("Dry run passed")).to_be_visible()
-    confirm = page.get_by_role("button", name=re.compile(r"^Migrate \d+$"))
+    confirm = page.get_by_role("button", name=re.compile(r"^Migrate \d+, delete \d+$"))
     expect(confirm).to_be_focused()
-    migrated = int(confirm.inner_text().split()[1])
-    assert 0 < migrated == offered < before
-    expect(page.get_by_text("Not possible")).to_have_count(before - migrated)
+    expect(confirm).to_be_in_viewport()
+    assert sum(map(int, re.findall(r"\d+", confirm.inner_text()))) == before
+    expect(page.get_by_text("Not possible")).to_have_count(0)
     page.keyboard.press("Enter")
 
     page.wait_for_url("**/activity/bulk-installs/*")
-    expect(page.get_by_role("heading", level=1)).to_have_text(f"Bulk migration of {migrated}")
-    expect(page.get_by_text(f"All {migrated} have finished.")).to_be_visible(timeout=ALL_MS)
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Bulk migration of {before}")
+    expect(page.get_by_text(f"All {before} have finished.")).to_be_visible(timeout=ALL_MS)
     assert len(pages) == 3, "the cause, the review, the progress"
 
-    page.goto("/")
-    expect(page.get_by_role("region", name="Causes")).to_be_visible()
-    assert count_of(page) == before - migrated
+    press(page, page.get_by_role("link", name="View remaining causes of sandbox"))
+    page.wait_for_url("**/operators/**")
+    expect(page.get_by_role("region", name=OTHER_CAUSE)).to_be_visible()
+    expect(page.get_by_role("region", name=CAUSE)).to_have_count(0)
 
 
-def test_the_rest_of_the_cause_is_deleted_without_scripts(new_page) -> None:
+def test_operators_of_another_cause_are_deleted_without_scripts(new_page) -> None:
     page = new_page(java_script_enabled=False)
     steps.sign_in(page, "operator")
     page.goto("/operators/?view=cause")

@@ -340,3 +340,16 @@ def test_comparisons_need_the_same_right_as_other_pages(client: Client, catalog:
         response = client.get(path)
         assert response.status_code == 302
         assert response["Location"].startswith("/login/")
+
+
+def test_a_changed_package_can_be_exported_from_either_catalog(
+    reader: Client, catalog: Catalog, other: Catalog
+) -> None:
+    page = assert_page(
+        reader.get(COMPARE, {"from": "prod/redhat-operators", "to": "-/next", "show": "changed"})
+    )
+    assert "Export from redhat-operators : moved or next : moved" in page.text
+    assert "/software/prod/redhat-operators/moved/export" in page.links
+    assert "/software/-/next/moved/export" in page.links
+    revisions = {"from": "prod/redhat-operators@1", "to": "prod/redhat-operators@2"}
+    assert "Export from" not in assert_page(reader.get(COMPARE, revisions)).text

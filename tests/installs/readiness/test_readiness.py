@@ -233,7 +233,7 @@ def test_the_operators_that_a_message_of_the_cluster_names(
     assert [row[1:] for row in reported_operators(message)] == names
 
 
-def test_what_the_cluster_itself_says_comes_first_and_names_the_operators(
+def test_the_rows_of_operators_come_before_the_condition_that_names_them(
     prod: Cluster, catalog: Catalog
 ) -> None:
     make_blocking(
@@ -243,11 +243,12 @@ def test_what_the_cluster_itself_says_comes_first_and_names_the_operators(
         name="grafana", catalog=catalog, bundles={"1.0.0": {"max_openshift_version": "4.16"}}
     )
     make_subscription(prod)
-    first, second = rows_of(prod)
-    assert (first.kind, first.code) == ("ClusterOperator", "cluster-operator")
-    assert f"Upgrade or remove {NAMESPACE}/grafana.v1.0.0; the rows here say how" in first.ways[0]
-    assert (second.code, second.name, second.target) == ("max-openshift", "grafana", "1.1.0")
-    assert "ClusterOperator operator-lifecycle-manager names grafana.v1.0.0" in second.sentence
+    operator, condition = rows_of(prod)
+    assert (condition.kind, condition.code) == ("ClusterOperator", "cluster-operator")
+    assert f"Upgrade or remove {NAMESPACE}/grafana.v1.0.0, as its row says." in condition.ways[0]
+    assert (operator.code, operator.name, operator.target) == ("max-openshift", "grafana", "1.1.0")
+    reports = "ClusterOperator operator-lifecycle-manager reports grafana.v1.0.0 as incompatible."
+    assert reports in operator.sentence
 
 
 def test_a_message_that_names_no_operator_promises_no_rows(prod: Cluster) -> None:
@@ -311,7 +312,7 @@ def test_a_named_cluster_extension_blocks(prod: Cluster, catalog: Catalog) -> No
     )
     row = the_row(prod, "max-openshift")
     assert (row.weight, row.target) == ("blocks", "1.1.0")
-    assert "ClusterOperator olm names" in row.sentence
+    assert "ClusterOperator olm reports" in row.sentence
 
 
 def test_what_is_part_of_olm_is_not_checked(prod: Cluster, following: Catalog) -> None:

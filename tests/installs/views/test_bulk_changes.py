@@ -87,13 +87,13 @@ def test_a_cause_has_a_button_for_each_change_of_all_its_operators(
     response = client.get("/operators/?view=cause")
     page = assert_page(response)
     assert "Migrate 2 to Subscriptions" in page.text
-    assert "1 can't be migrated: a Subscription for the package exists already" in page.text
+    assert "1 can't be migrated: no catalog of the cluster offers it." in page.text
     assert "Delete 3 PlatformOperators" in page.text
     assert "Delete 1 PlatformOperator" in page.text
     assert "Retry" not in page.text.replace("Retrying", "")
     link = next(link for link in page.links if "change=migrate" in link)
     assert "finding=allnamespaces-required" in link
-    assert "Migrate 3 PlatformOperators to Subscriptions" in assert_page(client.get(link)).text
+    assert "Migrate PlatformOperators to Subscriptions" in assert_page(client.get(link)).text
     client.force_login(bob)
     assert "Migrate" not in assert_page(client.get("/operators/?view=cause")).text
 
@@ -112,7 +112,45 @@ def test_a_cause_on_many_clusters_is_mended_on_those_with_most_operators_first(
     assert "2 more clusters: choose one in the filter Cluster" in page.text
 
 
-def test_an_operator_whose_package_has_a_subscription_is_deleted_instead_of_migrated(
+def test_one_confirmation_also_deletes_the_operator_whose_package_has_a_subscription(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    make_operator(
+        cluster=failing, name="brisk-sub", kind="Subscription", namespace="a", package="brisk"
+    )
+    causes = assert_page(writer.get("/operators/?view=cause"))
+    assert "Migrate 1 to Subscription, delete 1 " in causes.text
+    assert "The package of 1 has a Subscription already" in causes.text
+    link = next(link for link in causes.links if "change=migrate" in link)
+    form = writer.get(link)
+    assert ticks(form) == {"acme": True, "brisk": True, "crane": False}
+    page = assert_page(form)
+    assert "2 of 3 selected: 1 to migrate, 1 to delete" in page.text
+    assert "Delete only: its package has a Subscription already, brisk-sub" in page.text
+    assert "/operators/prod/Subscription/a/brisk-sub" in page.links
+    reviewed = review(writer, "migrate", "acme", "brisk")
+    page = assert_page(reviewed)
+    assert "Migrate 1, delete 1" in page.text
+    assert "It has not installed anything, so no other object is deleted." in page.text
+    assert "/operators/prod/Subscription/a/brisk-sub" in page.links
+    writer.post(URL, confirmation(reviewed, "migrate", "acme", "brisk"))
+    batch = ActionBatch.objects.get()
+    assert (batch.verb, batch.path) == ("migrate", "")
+    assert [left["package"] for left in batch.left_out] == ["crane"]
+    assert sorted(batch.actions.values_list("verb", "path", "name")) == [
+        ("install", "Subscription", "acme"),
+        ("remove", "PlatformOperator", "brisk"),
+    ]
+    assert list(batch.actions.get(name="brisk").steps) == [
+        Delete("PlatformOperator", "", "brisk", "uid-brisk", main=True)
+    ]
+    batch.actions.update(state="succeeded")
+    page = assert_page(writer.get(f"/activity/bulk-installs/{batch.pk}"))
+    assert "All 2 have finished. Succeeded 2 View remaining causes of prod" in page.text
+    assert "/operators/?cluster=prod&view=cause" in page.links
+
+
+def test_a_cause_whose_packages_all_have_subscriptions_offers_deletion_only(
     client: Client, failing: Cluster, olivia: Any
 ) -> None:
     for name in ("acme", "brisk"):
@@ -122,13 +160,9 @@ def test_an_operator_whose_package_has_a_subscription_is_deleted_instead_of_migr
     client.force_login(olivia)
     causes = assert_page(client.get("/operators/?view=cause"))
     assert "Migrate" not in causes.text
-    assert "3 can't be migrated" in causes.text
-    form = assert_page(client.get(URL, {**OF, "change": "migrate"}))
-    assert "Its package has a Subscription already. View Subscription acme-sub" in form.text
-    assert "/operators/prod/Subscription/a/brisk-sub" in form.links
-    link = next(link for link in form.links if "change=remove" in link)
-    assert "Delete the 2 PlatformOperators whose package has a Subscription" in form.text
-    assert ticks(client.get(link)) == {"acme": True, "brisk": True}
+    assert "The packages of 2 have Subscriptions already: only the PlatformOp" in causes.text
+    assert "1 can't be migrated" in causes.text
+    assert "Delete 3 PlatformOperators" in causes.text
 
 
 def test_who_may_not_act_is_refused(client: Client, failing: Cluster, bob: Any) -> None:
@@ -148,7 +182,8 @@ def test_the_form_asks_no_cluster_and_names_what_can_not_be_changed(
     assert ticks(response) == {"acme": True, "brisk": False, "crane": False}
     assert "No catalog of cluster prod offers it as a Subscription." in page.text
     assert "is not finished." in page.text
-    assert "Deletes PlatformOperator acme" in page.text
+    assert "2 of 3" not in page.text
+    assert "1 of 3 selected" in page.text
 
 
 @pytest.mark.parametrize(
@@ -372,7 +407,7 @@ def test_selected_operators_are_migrated_if_nothing_of_them_is_installed(
     chosen = (acme, brisk, fine, subscription)
     response = writer.get(URL, selection("migrate", *chosen))
     page = assert_page(response)
-    assert "Migrate 4 operators to Subscriptions" in page.text
+    assert "Migrate operators to Subscriptions" in page.text
     assert ticks(response) == {"acme": True, "brisk": True, "fine": False, "sub": False}
     assert page.text.count("Only a PlatformOperator that failed before it installed") == 2
     reviewed = writer.post(URL, selection("migrate", acme, brisk, step="review")).context

@@ -67,16 +67,21 @@ def test_everything_that_has_the_name_is_found_in_groups(reader: Client, world: 
             assert reader.get(link).status_code == 200, link
 
 
-def test_apis_are_found_by_kind_and_lead_to_the_packages_that_provide_them(
+def test_apis_are_found_by_kind_and_lead_to_the_package_or_packages_that_provide_them(
     reader: Client, prod: Cluster
 ) -> None:
     catalog = make_catalog(cluster=prod)
-    provides = [("example.com", "v1", "Database")]
-    make_package(name="db", catalog=catalog, bundles={"1.1.0": {"provides": provides}})
+    both = ("example.com", "v1", "Table")
+    provides = {"provides": [("example.com", "v1", "Database"), both]}
+    make_package(name="db", catalog=catalog, bundles={"1.1.0": provides})
+    make_package(name="other", catalog=catalog, bundles={"1.1.0": {"provides": [both]}})
     assert found(reader, "database")["APIs"] == ["Database"]
     page = assert_page(reader.get(URL, {"q": "Database"}))
-    assert "example.com, provided by 1 package" in page.text
-    assert "/software/?provides=example.com%2FDatabase" in page.links
+    assert f"example.com, provided by db in {catalog.slug}" in page.text
+    assert f"/software/prod/{catalog.slug}/db" in page.links
+    page = assert_page(reader.get(URL, {"q": "Table"}))
+    assert "example.com, provided by 2 packages" in page.text
+    assert "/software/?provides=example.com%2FTable" in page.links
     assert "db" in assert_page(reader.get("/software/?provides=example.com/Database")).text
 
 
