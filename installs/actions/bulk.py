@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import structlog
 from django.contrib.auth.models import User
@@ -28,6 +29,7 @@ from installs.actions.events import record_actions
 from installs.actions.execute import finish
 from installs.actions.objects import DryRun
 from installs.actions.plan import Plan, paths_of, plan_install
+from installs.methods.configuration import CONFIG
 from installs.models import Action, ActionBatch, Operator
 from olmweb.accounts.roles import AnyUser, person
 from olmweb.errors import BadRequest, OlmwebError
@@ -246,11 +248,15 @@ def require_few(count: int) -> None:
 
 
 def plan_items(
-    chosen: Sequence[BulkCandidate], cluster: Cluster, path: str, values: Mapping[str, str]
+    chosen: Sequence[BulkCandidate],
+    cluster: Cluster,
+    path: str,
+    values: Mapping[str, str],
+    config: Mapping[str, Any] | None = None,
 ) -> list[Item]:
-    """A plan for each candidate, or the reason against it.
+    """A plan for each candidate, or the reason against it. `config` is the `spec.config` of all.
 
-    Raises OlmwebError as `require_few`, and with `fields` for a wrong value of SHARED.
+    Raises OlmwebError as `require_few`, and with `fields` for a wrong value of SHARED or `config`.
     """
     require_few(len(chosen))
     shared = {name: values.get(name, "") for name in SHARED}
@@ -261,7 +267,10 @@ def plan_items(
             continue
         try:
             items.append(
-                Item(candidate, plan_install(cluster, candidate.package, "", path, shared))
+                Item(
+                    candidate,
+                    plan_install(cluster, candidate.package, "", path, shared, config=config),
+                )
             )
         except OlmwebError as error:
             if error.code == "not-served" or _is_shared(error, values):
@@ -271,7 +280,9 @@ def plan_items(
 
 
 def _is_shared(error: OlmwebError, values: Mapping[str, str]) -> bool:
-    """Whether a value of SHARED is wrong, and not a default of the package."""
+    """Whether a value of SHARED or the configuration is wrong, and not a default of the package."""
+    if any(name == CONFIG or name.startswith(f"{CONFIG}.") for name in error.fields):
+        return True
     without_default = {"service_account"}
     return any(
         name in without_default or values.get(name) for name in error.fields if name in SHARED
@@ -322,12 +333,15 @@ def hash_of(
     keys: Sequence[Key],
     values: Mapping[str, str],
     *,
+    config: Mapping[str, Any] | None = None,
     anyway: bool = False,
 ) -> str:
-    """A hash of a selection, its values of SHARED, and whether doubtful packages are part of it."""
+    """A hash of a selection, its values of SHARED and its configuration, and whether doubtful
+    packages are part of it."""
     shared = [values.get(name, "").strip() for name in SHARED]
-    content = [cluster.pk, path, sorted(str(key) for key in keys), shared, anyway]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    selected = sorted(str(key) for key in keys)
+    content = [cluster.pk, path, selected, shared, dict(config or {}), anyway]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def earlier_batch(user: AnyUser, key: str, request_hash: str) -> ActionBatch | None:

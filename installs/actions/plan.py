@@ -21,6 +21,7 @@ from installs.actions.install_rows import InstallRows, fields_of
 from installs.actions.objects import full_name, version_of
 from installs.actions.warnings import InstallWarning, install_warnings
 from installs.facts.cluster_facts import watched_from
+from installs.facts.configuration import config_schema, read_mapping, require_config_field
 from installs.facts.evaluate import target_of, verdict_for
 from installs.methods import AUTOMATIC, METHODS, POLICIES, InstallChoice, as_yaml
 from installs.methods.base import NAME_LIMIT
@@ -117,20 +118,23 @@ def plan_install(
     method: str = InstallMethod.PLATFORM_OPERATOR,
     values: Mapping[str, str] | None = None,
     rows: InstallRows | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> Plan:
     """The install of this package by `method`, from `rows` if the caller has them already.
 
     `values` are by form field (namespace, channel, version, approval, policy, targets: own, all or
-    names with commas, service_account, crd_safety); empty ones have their defaults. Raises
-    OlmwebError with `fields` for values that the cluster would refuse, and when it does not serve
-    the method.
+    names with commas, service_account, crd_safety); empty ones have their defaults. `config` is
+    the object's `spec.config`. Raises OlmwebError with `fields` for values that the cluster would
+    refuse, and when it does not serve the method or, with a `config`, that field (422).
     """
     values = values or {}
     rows = rows or InstallRows(
         cluster, package, values.get("channel", "").strip(), values.get("version", "").strip()
     )
-    choice = choice_for(rows, name, method, values)
+    choice = choice_for(rows, name, method, values, config)
     rules = METHODS[choice.method]
+    if choice.config:
+        require_config_field(rules, choice, cluster)
     problems = rules.problems(choice)
     resolution: Resolution | None = None
     if not problems:
@@ -283,10 +287,14 @@ def read_method(text: str) -> InstallMethod:
 
 
 def choice_for(
-    rows: InstallRows, name: str, method: str, values: Mapping[str, str]
+    rows: InstallRows,
+    name: str,
+    method: str,
+    values: Mapping[str, str],
+    config: Mapping[str, Any] | None = None,
 ) -> InstallChoice:
-    """The choice with all defaults. Raises OlmwebError: 400 for an unknown method, 409 for one that
-    the cluster does not serve."""
+    """The choice with all defaults. Raises OlmwebError: 400 for an unknown method and a `config`
+    that is no JSON or too large, 409 for a method that the cluster does not serve."""
     cluster, package = rows.cluster, rows.package
     rules = METHODS[read_method(method)]
     version = served_version(cluster, rules.kind)
@@ -318,6 +326,8 @@ def choice_for(
         policy=stripped.get("policy", "") or POLICIES[0],
         service_account=stripped.get("service_account", ""),
         crd_safety=stripped.get("crd_safety", ""),
+        config=(given := read_mapping(config)),
+        config_schema=config_schema(cluster, rules.kind, version) if given else None,
     )
     return rules.with_defaults(choice, stripped, rows)
 

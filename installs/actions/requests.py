@@ -77,11 +77,16 @@ def values_of(
 
 
 def plan_for(
-    cluster: Cluster, package: Package, method: str, version: str, values: Mapping[str, str]
+    cluster: Cluster,
+    package: Package,
+    method: str,
+    version: str,
+    values: Mapping[str, str],
+    config: Mapping[str, Any] | None = None,
 ) -> Plan:
     """The current plan of a request. Raises OlmwebError if it would install another version."""
     rows = InstallRows(cluster, package, values.get("channel", ""), values.get("version", ""))
-    plan = plan_install(cluster, package, "", method, values, rows)
+    plan = plan_install(cluster, package, "", method, values, rows, config)
     bundle = rows.bundle(plan.target)
     got = bundle.version if bundle else ""
     if got != version:
@@ -104,13 +109,15 @@ def submit(
     version: str,
     namespace: str = "",
     service_account: str = "",
+    config: Mapping[str, Any] | None = None,
     reason: str,
 ) -> InstallRequest:
     """Records the request, or returns the user's equal request that waits.
 
     A rule without approval that pins all of it approves it at once, as the user who saved the rule;
     if the cluster or the permissions of that user are against it, the request waits, with the
-    reason. Raises OlmwebError with `fields` for invalid values.
+    reason. Raises OlmwebError with `fields` for invalid values, and 409 if the user's request for
+    the same version waits with another `config`.
     """
     requester = require_requester(user)
     reason = reason.strip()
@@ -118,7 +125,8 @@ def submit(
         raise BadRequest("Give a reason.", code="invalid", reason="Give a reason.")
     _require_length("reason", reason, REASON_LIMIT)
     values = values_of(package, path, version, namespace.strip(), service_account.strip())
-    plan = plan_for(cluster, package, path, version, values)
+    plan = plan_for(cluster, package, path, version, values, config)
+    wanted = dict(plan.choice.config) if plan.choice else {}
     rules = matching_rules(cluster, path, package.name, version)
     try:
         with transaction.atomic():
@@ -136,6 +144,7 @@ def submit(
                     "package": package.name,
                     "bundle": plan.target,
                     "asked": values,
+                    "config": wanted,
                     "reason": reason,
                 },
             )
@@ -145,6 +154,13 @@ def submit(
         raise OlmwebError(
             "The same request was just decided.", code="busy", status=409, hint="See Activity."
         ) from None
+    if request.config != wanted:
+        raise OlmwebError(
+            f"Your request {request.pk} for the same version waits with another configuration.",
+            code="busy",
+            status=409,
+            hint="Withdraw it, then request the installation again.",
+        )
     if created:
         log.info("install requested", request=request.pk, package=package.name, version=version)
         approve_by_rules(request, plan, package.catalog, rules)
@@ -249,7 +265,10 @@ def package_of(request: InstallRequest) -> Package:
 
 def plan_of(request: InstallRequest, package: Package) -> Plan:
     """The plan that an approval would carry out now. Raises OlmwebError as `plan_for`."""
-    return plan_for(request.cluster, package, request.path, request.version, request.asked)
+    return plan_for(
+        *(request.cluster, package, request.path, request.version, request.asked),
+        request.config,
+    )
 
 
 def review_token(request: InstallRequest, plan: Plan, user: AnyUser) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from django.contrib.auth.base_user import AbstractBaseUser
+from pydantic import Field
 
 from catalogs.api.schemas import MethodName, VerdictName
 from installs.api.schemas import ObjectRef, catalog_fields
@@ -24,6 +25,11 @@ ActionVerb = Annotated[str, OneOf(tuple(Action.Verb.values), "ActionVerb")]
 ActionState = Annotated[str, OneOf(tuple(Action.State.values), "ActionState")]
 BulkVerb = Annotated[str, OneOf(tuple(ActionBatch.NOUNS), "BulkInstallVerb")]
 RequestState = Annotated[str, OneOf(tuple(InstallRequest.State.values), "InstallRequestState")]
+
+Config = Annotated[
+    dict[str, Any],
+    Field(description='`spec.config` of the object, such as {"env": [...]}; empty for none.'),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class InstallRequestRow:
     version: str
     bundle: str
     object: ObjectRef
+    config: Config
     reason: str
     user: str
     state: RequestState
@@ -75,6 +82,7 @@ class ActionRow:
     user: str
     as_user: str
     manifests: list[Any]
+    config: Config
     dry_run: dict[str, Any]
     outcome: str
     outcome_code: str
@@ -203,6 +211,7 @@ def action_rows(actions: Sequence[Action]) -> list[ActionRow]:
             state=own_value(action.state),
             user=_name_of(action.user),
             manifests=as_manifests(action.steps),
+            config=action.config,
             object=_object_of(action),
         )
         for action in actions

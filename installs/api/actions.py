@@ -31,6 +31,7 @@ from installs.api.action_schemas import (
     BulkInstallRow,
     BulkInstallSummary,
     BulkVerb,
+    Config,
     PlannedPackageRow,
     action_row,
     action_rows,
@@ -39,6 +40,7 @@ from installs.api.action_schemas import (
 )
 from installs.api.operators import OnCluster
 from installs.methods import METHODS
+from installs.methods.configuration import CONFIG
 from installs.models import Action, ActionBatch
 from installs.queries import lookup
 from installs.queries.activity import progress_of, with_progress
@@ -109,8 +111,10 @@ class ActionBody(RequestBody):
     is a reference, CLUSTER/NAME. `bundle` names the bundle to install instead of its `version`.
     `version` is a version or a range, in the grammar of the method; of a Subscription the bundle in
     it that is nearest to the channel's head becomes startingCSV. `force_conflicts` takes fields
-    over from other managers. `anyway` also installs what is predicted to fail. `without_conversion`
-    also removes an operator whose conversion webhook CustomResourceDefinitions still need."""
+    over from other managers. `anyway` also installs what is predicted to fail. `config` is
+    `spec.config` of a Subscription or ClusterExtension, if the cluster serves that field.
+    `without_conversion` also removes an operator whose conversion webhook CustomResourceDefinitions
+    still need."""
 
     cluster: str
     verb: ActionVerb
@@ -127,6 +131,7 @@ class ActionBody(RequestBody):
     policy: str = ""
     service_account: str = ""
     crd_safety: str = ""
+    config: Config = {}
     only: str = ""
     force_conflicts: bool = False
     anyway: bool = False
@@ -243,7 +248,7 @@ def _plan(body: ActionBody) -> Plan:
     if body.verb == Action.Verb.INSTALL:
         package = find_package(cluster, body.package, body.catalog)
         fields["version"] = _version(body, package)
-        return plan_install(cluster, package, body.name, body.method, fields)
+        return plan_install(cluster, package, body.name, body.method, fields, config=body.config)
     if body.verb == Action.Verb.APPROVE:
         plan = lookup.get_install_plan(cluster.name, body.namespace, body.name)
         return plan_changes.plan_approve(cluster, plan, body.only)
@@ -273,7 +278,7 @@ def _refuse_foreign_fields(body: ActionBody) -> None:
     by_method = verb == Action.Verb.INSTALL or verb == Action.Verb.UPGRADE
     problems = {
         name: f"A {method} has no {name}."
-        if by_method and name in (*FORM_FIELDS, "bundle")
+        if by_method and name in (*FORM_FIELDS, CONFIG, "bundle")
         else f"The verb {verb} has no {name}."
         for name in sorted(given - usable)
     }
@@ -336,7 +341,8 @@ def find_package(cluster: Cluster, name: str, catalog: str) -> Package:
 
 class BulkInstallBody(RequestBody):
     """Packages to install. `packages` are `CLUSTER/CATALOG/PACKAGE`, `-` for CLUSTER without one;
-    the other values are the same for all. `anyway` also installs what is predicted to fail or is
+    the other values are the same for all, also `config`, the `spec.config` of each object. `anyway`
+    also installs what is predicted to fail or is
     there already."""
 
     cluster: str
@@ -347,6 +353,7 @@ class BulkInstallBody(RequestBody):
     approval: str = ""
     policy: str = ""
     service_account: str = ""
+    config: Config = {}
     anyway: bool = False
     dry_run: bool = False
 
@@ -366,7 +373,7 @@ def create_bulk_install(request: HttpRequest, body: BulkInstallBody) -> HttpResp
     key = read_key(request) or uuid.uuid4().hex
     cluster, method, keys = _bulk_target(body)
     shared = {name: getattr(body, name) for name in bulk.SHARED}
-    hashed = bulk.hash_of(cluster, method, keys, shared, anyway=body.anyway)
+    hashed = bulk.hash_of(cluster, method, keys, shared, config=body.config, anyway=body.anyway)
     batch = None if body.dry_run else bulk.earlier_batch(request.user, key, hashed)
     if batch is None:
         items = _bulk_items(body, cluster, method, keys, shared, request)
@@ -414,7 +421,7 @@ def _bulk_items(
     candidates = bulk.candidates(chosen, cluster, method, body.targets)
     wanted = [c for c in candidates if body.anyway or not c.doubt]
     doubted = [Item(c, problem=c.doubt) for c in candidates if c.doubt and not body.anyway]
-    planned = bulk.plan_items(wanted, cluster, method, shared) if wanted else []
+    planned = bulk.plan_items(wanted, cluster, method, shared, body.config) if wanted else []
     return [*bulk.dry_run(planned, request.user), *doubted]
 
 

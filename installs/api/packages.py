@@ -55,6 +55,7 @@ class ExportParameters(Parameters):
     )
     source_namespace: str = text("Namespace of the CatalogSource.")
     service_account: str = text("ServiceAccount of a ClusterExtension, for clusters that need one.")
+    config: str = text("YAML or JSON of `spec.config`; of clusters that serve that field.")
     repo: str = text("Git repository that holds the folder; needed for argocd.")
     repo_path: str = text("Folder in it; the object's name when absent.")
     revision: str = text("Branch, tag or commit; HEAD when absent.")

@@ -18,6 +18,7 @@ from installs.actions import record
 from installs.actions import requests as install_requests
 from installs.api.action_schemas import (
     ActionRow,
+    Config,
     InstallRequestRow,
     RequestState,
     action_row,
@@ -63,7 +64,8 @@ class RequestParameters(ListParameters):
 
 class InstallRequestBody(RequestBody):
     """A package that operators shall install, from the catalog with the reference `catalog`.
-    `version` is one of the package; `reason` is what they read before they decide."""
+    `version` is one of the package; `config` is `spec.config` of the object, if the cluster serves
+    that field; `reason` is what they read before they decide."""
 
     cluster: str
     package: str
@@ -73,6 +75,7 @@ class InstallRequestBody(RequestBody):
     method: Method = InstallMethod.PLATFORM_OPERATOR
     namespace: str = ""
     service_account: str = ""
+    config: Config = {}
 
 
 class ApprovalBody(RequestBody):
@@ -122,6 +125,7 @@ def create_request(request: HttpRequest, body: InstallRequestBody) -> HttpRespon
         version=body.version,
         namespace=body.namespace,
         service_account=body.service_account,
+        config=body.config,
         reason=body.reason,
     )
     response = json_response(request_row(made))

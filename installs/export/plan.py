@@ -6,6 +6,7 @@ Shared by the page and the REST API. Sends no request to a cluster.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
@@ -20,8 +21,10 @@ from installs.export.files import (
     one_stream,
     zipped,
 )
+from installs.facts.configuration import config_schema, read_text, require_config_field
 from installs.methods import AUTOMATIC, METHODS, InstallChoice
 from installs.methods.base import SourceName
+from installs.methods.configuration import CONFIG
 from installs.models import ClusterInventory, Component
 from olmweb.errors import BadRequest, OlmwebError
 
@@ -90,7 +93,10 @@ def plan_export(
             hint=message if message != resolution.reason else "",
             fields={"version" if given["version"] else "channel": resolution.reason},
         )
-    choice, pinned = _choice(package, path, resolution, given)
+    config = read_text(words.get(CONFIG, ""))
+    choice, pinned = _choice(package, path, resolution, given, config)
+    if config:
+        require_config_field(METHODS[path], choice, None)
     wrong = METHODS[path].problems(choice)
     if wrong:
         raise BadRequest(" ".join(wrong.values()), code="invalid", **wrong)
@@ -162,7 +168,11 @@ def _path(catalog: Catalog, text: str) -> InstallMethod:
 
 
 def _choice(
-    package: Package, path: InstallMethod, resolution: Resolution, given: Mapping[str, str]
+    package: Package,
+    path: InstallMethod,
+    resolution: Resolution,
+    given: Mapping[str, str],
+    config: Mapping[str, Any],
 ) -> tuple[InstallChoice, str]:
     rules, cluster = METHODS[path], package.catalog.cluster
     offered = rules.fields.values()
@@ -173,16 +183,19 @@ def _choice(
     values["targets"] = {"": "", "*": "all"}.get(given["targets"], f"{','.join(named)},")
     account = given["service_account"] if "service_account" in offered else ""
     approval = given["approval"] or values["approval"] or AUTOMATIC
+    version = (cluster.kinds.get(path, {}).get("version") if cluster else "") or ""
     choice = InstallChoice(
         method=path,
         package=package.name,
         name=given["name"] or rules.default_name(package.name),
-        api_version=(cluster.kinds.get(path, {}).get("version") if cluster else "") or "",
-        known_fields=frozenset(rules.fields) if account else None,
+        api_version=version,
+        known_fields=frozenset(rules.fields) if account or config else None,
         channel=values["channel"],
         version=values["version"],
         approval=approval if "approval" in offered else AUTOMATIC,
         service_account=account,
+        config=config,
+        config_schema=config_schema(cluster, path, version) if config and cluster else None,
     )
     bundle = Bundle.objects.filter(package=package, name=resolution.bundle).order_by("-ordinal")
     return rules.with_defaults(

@@ -6,13 +6,14 @@ Rules of names: Kubernetes wants a DNS-1123 subdomain (RFC 1123), a label for a 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import yaml
 
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve.facts import Resolution
+from installs.methods.configuration import CONFIG, config_problems, listed_problems
 from olmweb.kube.resources import Resource
 
 AUTOMATIC, MANUAL = "Automatic", "Manual"
@@ -26,9 +27,10 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _NAMESPACE = re.compile(_LABEL)
 _METADATA_FIELDS = {"metadata.name": "name", "metadata.namespace": "namespace"}
-# Newer operator-controllers ignore it and call it deprecated: offered only if the CRD is known to
-# have it undeprecated.
-_ONLY_IF_KNOWN = frozenset({"spec.serviceAccount.name"})
+CONFIG_FIELD = "spec.config"
+# Newer operator-controllers ignore the ServiceAccount and call it deprecated, and few serve a
+# configuration: offered only if the CRD is known to have them undeprecated.
+_ONLY_IF_KNOWN = frozenset({"spec.serviceAccount.name", CONFIG_FIELD})
 
 Manifest = dict[str, Any]
 
@@ -42,7 +44,8 @@ class InstallChoice:
     `make_namespace` and `make_group` tell whether to create these. `api_version` is the served
     version of the main object, empty for the usual one; `known_fields` are the fields of the
     cluster's CustomResourceDefinition, None if unknown, and `required_fields` those that its
-    specification requires, None if unknown.
+    specification requires, None if unknown. `config` is `spec.config`, empty for none;
+    `config_schema` is what it is checked against, None where only the cluster can tell.
     """
 
     method: InstallMethod
@@ -63,6 +66,8 @@ class InstallChoice:
     api_version: str = ""
     known_fields: frozenset[str] | None = None
     required_fields: frozenset[str] | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    config_schema: Mapping[str, Any] | None = None
 
     def has(self, field: str) -> bool:
         """Whether the cluster's CRD has this field of the main object, such as `spec.channel`."""
@@ -154,6 +159,7 @@ class Method(ABC):
     one_per_package: bool = False
     needs_namespace: bool = True
     version_hint: str = ""
+    config_hint: str = ""  # why a cluster may serve no spec.config, and what to do
     name_limit: int = NAME_LIMIT
     upgrade_fields: frozenset[str] = frozenset()  # form fields that `upgrade` reads
 
@@ -174,13 +180,16 @@ class Method(ABC):
         return frozenset((*forms, *_METADATA_FIELDS.values()))
 
     def form_field(self, field: str) -> str:
-        """The form field of a field of the object, such as `.spec.package.name`, or that itself."""
+        """The form field of a field of the object, such as `.spec.package.name`, or that itself.
+
+        A field of the configuration keeps its path below `spec`: `config.env`.
+        """
         field = field.removeprefix(".")
         if field in _METADATA_FIELDS:
             return _METADATA_FIELDS[field]
         for prefix, form in self.fields.items():
             if field == prefix or field.startswith((f"{prefix}.", f"{prefix}[")):
-                return form
+                return field.removeprefix("spec.") if form == CONFIG else form
         return field
 
     @abstractmethod
@@ -191,7 +200,14 @@ class Method(ABC):
 
     def problems(self, choice: InstallChoice) -> dict[str, str]:
         """Form field -> sentence, for every value that the cluster would refuse."""
-        return self._name_problem(choice) | self._package_problem(choice)
+        problems = self._name_problem(choice) | self._package_problem(choice)
+        return problems | self.config_problems(choice)
+
+    def config_problems(self, choice: InstallChoice) -> dict[str, str]:
+        """Path such as `config.env[0].name` -> sentence, for what the cluster's schema refuses."""
+        if not choice.config or choice.config_schema is None:
+            return {}
+        return listed_problems(config_problems(choice.config, choice.config_schema))
 
     def objects(self, choice: InstallChoice) -> list[Manifest]:
         """Every object that installs the choice, in order of application.

@@ -11,6 +11,7 @@ from catalogs.resolve.facts import BadQuestion, Resolution
 from catalogs.semver import parse
 from installs.methods.base import (
     CATALOG_PROVIDED,
+    CONFIG_FIELD,
     ENFORCEMENTS,
     NAME_LIMIT,
     POLICIES,
@@ -25,6 +26,7 @@ from installs.methods.base import (
     manifest_of,
     namespace_problem,
 )
+from installs.methods.configuration import CONFIG
 from olmweb.kube.resources import CLUSTER_EXTENSIONS, NAMESPACES, SERVICE_ACCOUNTS
 
 # Label that catalogd puts on every ClusterCatalog with its own name
@@ -47,8 +49,14 @@ class ClusterExtensionMethod(Method):
         f"{_SOURCE}.selector": "catalog",
         f"{_SOURCE}.upgradeConstraintPolicy": "policy",
         _CRD_SAFETY: "crd_safety",
+        CONFIG_FIELD: CONFIG,
     }
     unserved_hint = "ClusterExtensions are OLM v1's: install operator-controller there first."
+    config_hint = (
+        "operator-controller has spec.config only in its experimental CustomResourceDefinitions "
+        "(release 1.11), for the alpha feature gates SingleOwnNamespaceInstallSupport and "
+        "DeploymentConfig. Install those on the cluster, or leave the configuration out."
+    )
     semantics = V1
     reads_ranges = True
     upgrade_fields = frozenset({"version", "channel", "policy"})
@@ -112,6 +120,8 @@ class ClusterExtensionMethod(Method):
             spec["install"] = {
                 "preflight": {"crdUpgradeSafety": {"enforcement": choice.crd_safety}}
             }
+        if choice.config:
+            spec[CONFIG] = dict(choice.config)
         return spec
 
     def consequences(self, choice: InstallChoice, bundle: str) -> list[str]:

@@ -9,6 +9,7 @@ from catalogs.resolve.analysis import V0
 from catalogs.resolve.facts import Resolution
 from installs.methods.base import (
     AUTOMATIC,
+    CONFIG_FIELD,
     MANUAL,
     CrdOwner,
     InstallChoice,
@@ -21,6 +22,7 @@ from installs.methods.base import (
     manifest_of,
     namespace_problem,
 )
+from installs.methods.configuration import CONFIG
 from olmweb.kube.resources import NAMESPACES, OPERATOR_GROUPS, SUBSCRIPTIONS
 
 TARGETS_LIMIT = 50
@@ -38,8 +40,10 @@ class SubscriptionMethod(Method):
         "spec.startingCSV": "version",
         "spec.installPlanApproval": "approval",
         "spec.targetNamespaces": "targets",
+        CONFIG_FIELD: CONFIG,
     }
     unserved_hint = "Subscriptions are OLM v0's: install OLM there first."
+    config_hint = "Update OLM on that cluster, or leave the configuration out."
     semantics = V0
     needs_group = True
     upgrade_fields = frozenset({"channel", "approval"})
@@ -96,6 +100,7 @@ class SubscriptionMethod(Method):
             "channel": choice.channel,
             "startingCSV": choice.version,
             "installPlanApproval": choice.approval or AUTOMATIC,
+            CONFIG: dict(choice.config),
         }
         return {key: value for key, value in spec.items() if value}
 

@@ -1,6 +1,6 @@
 """Actions that people request, single or in batches, and answers of access reviews."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -147,6 +147,13 @@ class Action(models.Model):
     def main(self) -> Apply:
         """The apply of the object that the action is about; a removal has none."""
         return next(step for step in self.steps if isinstance(step, Apply) and step.main)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The `spec.config` that it applies; empty for none."""
+        applied = (step for step in self.steps if isinstance(step, Apply) and step.main)
+        spec = next((step.manifest.get("spec") for step in applied), None)
+        return dict((spec or {}).get("config") or {})
 
 
 class ActionKey(models.Model):

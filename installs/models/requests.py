@@ -124,7 +124,8 @@ class AllowRule(models.Model):
 class InstallRequest(models.Model):
     """A requested install of a package, with a reason.
 
-    `asked` has the form values of the plan; `bundle` is the bundle that they resolved to then.
+    `asked` has the form values of the plan, `config` the `spec.config` of its object, empty for
+    none; `bundle` is the bundle that they resolved to then.
     """
 
     class State(models.TextChoices):
@@ -143,6 +144,7 @@ class InstallRequest(models.Model):
     name = models.CharField(max_length=253)  # of the object
     namespace = models.CharField(max_length=63, blank=True)
     asked = models.JSONField(default=dict)
+    config = models.JSONField(default=dict, db_default={})
     reason = models.TextField()
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"

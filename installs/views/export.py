@@ -3,6 +3,7 @@
 Plain GETs with all values in the address; need no permission and send no request to a cluster.
 """
 
+import json
 from typing import Any
 from urllib.parse import urlencode
 
@@ -30,6 +31,7 @@ from installs.export.plan import (
     read_repository,
 )
 from installs.methods import METHODS, InstallChoice
+from installs.methods.configuration import TEXT_LIMIT
 from installs.views.forms import UNPROCESSABLE
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
@@ -49,6 +51,7 @@ class ExportForm(ValuesForm):
     source = ValueField()
     source_namespace = ValueField()
     service_account = ValueField()
+    config = ValueField(TEXT_LIMIT)  # YAML or JSON
     repo = ValueField()
     repo_path = ValueField()
     revision = ValueField()
@@ -148,6 +151,7 @@ def export_url(package: Package, choice: InstallChoice) -> str:
         "source": choice.catalog if group else "",
         "source_namespace": choice.catalog_namespace,
         "service_account": choice.service_account,
+        "config": json.dumps(choice.config) if choice.config else "",
     }
     catalog = package.catalog
     address = reverse("installs:export", args=(catalog.cluster_name, catalog.slug, package.name))

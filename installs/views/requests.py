@@ -116,7 +116,7 @@ def _best(target: Cluster | None, package: Package, version: str) -> str:
 
 
 def _ask(
-    request: HttpRequest, target: Cluster | None, package: Package, chosen: dict[str, str]
+    request: HttpRequest, target: Cluster | None, package: Package, chosen: dict[str, Any]
 ) -> InstallRequest:
     if target is None:
         raise BadRequest("No cluster here can install from this catalog.", code="not-served")

@@ -1,6 +1,7 @@
 """Commands that install, export manifests and sync a catalog."""
 
 import io
+import json
 import uuid
 import zipfile
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from olmweb.cli.frame import (
     user_option,
 )
 from olmweb.cli.output import Column, Row, details, section, table
+from olmweb.kube.documents import read_document
 
 APPROVALS = ("Automatic", "Manual")
 FORMATS = ("yaml", "kustomize", "argocd")
@@ -34,7 +36,29 @@ POLL_SECONDS = 2.0  # between two looks at an action
 OPEN = ("pending", "applied")  # states of an action that goes on
 GOOD = ("succeeded", "no-change")
 
+CONFIG_CHARACTERS, CONFIG_LEVELS = 262_144, 30  # of the file of --config
+
 OBJECTS = (Column("OBJECT", "object"), Column("RESULT", "result"))
+
+
+def _read_config(
+    _context: click.Context, _option: click.Parameter, file: str | None
+) -> dict[str, Any] | None:
+    """The mapping in the file of --config; None without one."""
+    if file is None:
+        return None
+    try:
+        with click.open_file(file, encoding="utf-8") as opened:
+            text = opened.read(CONFIG_CHARACTERS + 1)
+        config = read_document(text, CONFIG_CHARACTERS, CONFIG_LEVELS)
+    except (OSError, ValueError) as error:  # also of bytes that are no UTF-8
+        raise usage(f"--config {file} can't be read: {error}") from None
+    if not isinstance(config, dict):
+        raise usage(
+            f"--config {file} holds no mapping of fields to values.",
+            "Write the fields of spec.config, such as env or resources, without spec.config.",
+        )
+    return config
 
 
 def choice_options(function: F) -> F:
@@ -42,6 +66,13 @@ def choice_options(function: F) -> F:
     for option in (
         click.option(
             "--service-account", metavar="NAME", help="ServiceAccount of a ClusterExtension."
+        ),
+        click.option(
+            "--config",
+            metavar="FILE",
+            type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+            callback=_read_config,
+            help="YAML or JSON of spec.config (environment, resources, ...); - for standard input.",
         ),
         click.option("--approval", type=click.Choice(APPROVALS), help="Of updates."),
         click.option(
@@ -248,6 +279,8 @@ def export(
     if form == "kustomize" and not target:
         raise usage("A Kustomize folder is no text.", "Name the folder to write with --output.")
     path = path_of("packages", *session.catalog(catalog), package, "export")
+    if values["config"]:
+        values["config"] = json.dumps(values["config"])
     query = pairs(method=method, format=form, **values)
     answer = session.backend.send("GET", path, query)
     if answer.status >= 400 or answer.content_type.startswith("application/json"):

@@ -372,10 +372,26 @@ def test_an_unknown_field_validation_is_422(server: Server, name: str) -> None:
 
 
 def test_fields_below_a_free_object_are_kept(server: Server, ns: str) -> None:
-    body = subscription("s")
-    body["spec"]["config"] = {
-        "env": [{"name": "A", "value": "b"}],
-        "deep": {"er": [1, {"x": None}]},
+    free = {"nodeSelector": {"a": "b"}, "deep": {"er": [1, {"x": None}]}}
+    body = {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "CatalogSource",
+        "metadata": {"name": "s"},
+        "spec": {"sourceType": "grpc", "grpcPodConfig": free},
     }
+    made = server.made(SUBSCRIPTIONS.format(ns).replace("subscriptions", "catalogsources"), body)
+    server.same(made["spec"]["grpcPodConfig"], free)
+
+
+def test_undeclared_fields_of_a_configuration_are_dropped_and_its_quantities_checked(
+    server: Server, ns: str
+) -> None:
+    body = subscription("s")
+    config = {"env": [{"name": "A"}], "resources": {"limits": {"cpu": 2, "memory": "1Gi"}}}
+    body["spec"]["config"] = config | {"deep": {"er": 1}}
     made = server.made(SUBSCRIPTIONS.format(ns), body)
-    server.same(made["spec"]["config"], body["spec"]["config"])
+    server.same(made["spec"]["config"], config)
+    body["spec"]["config"] = {"resources": {"limits": {"cpu": "abc"}}}
+    answer = server.call("POST", SUBSCRIPTIONS.format(ns), changed(body, "metadata.name", "t"))
+    server.same(answer.status, 422)
+    server.same(answer.body["details"]["causes"][0]["field"], "spec.config.resources.limits.cpu")

@@ -142,7 +142,7 @@ def _resolve(schema: Any, shared: Mapping[str, Any]) -> Any:
     """Replaces `{$use: NAME}` by the shared schema of that name."""
     if isinstance(schema, dict):
         if "$use" in schema:
-            return shared[schema["$use"]]
+            return _resolve(shared[schema["$use"]], shared)
         return {key: _resolve(value, shared) for key, value in schema.items()}
     return schema
 

@@ -72,7 +72,12 @@ def make_rule(package: Package, owner: User | None, path: str, **changed: Any) -
 
 def ask(package: Package, user: User, path: str, **changed: str) -> InstallRequest:
     assert package.catalog.cluster is not None
-    values = {"path": path, "version": NEW, "namespace": NAMESPACE, "reason": "Team blue"}
+    values: dict[str, Any] = {
+        "path": path,
+        "version": NEW,
+        "namespace": NAMESPACE,
+        "reason": "Team blue",
+    }
     if path == EXTENSION:
         values["service_account"] = ACCOUNT
     return install_requests.submit(

@@ -1,6 +1,7 @@
 """`olmweb install`: plan, verdict and dry run, refusals, waiting, repeated requests."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +9,16 @@ from django.contrib.auth.models import User
 
 from catalogs.models import Bundle
 from installs.models import Action
-from olmweb.models import ApiToken
+from installs.state.full_sync import sync_cluster
+from olmweb.models import ApiToken, Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_catalog, make_cluster, make_package, make_prediction
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_component,
+    make_package,
+    make_prediction,
+)
 from tests.olmweb.cli.conftest import Olmweb, Result
 
 Install = Callable[..., Result]
@@ -152,3 +160,49 @@ def test_without_a_name_the_only_administrator_acts(olmweb: Olmweb, db: None) ->
     assert "--user" in several.document["error"]["hint"]
     unknown: Any = olmweb(*words, "--user", "nobody").document
     assert unknown["error"]["code"] == "unknown-user"
+
+
+def test_a_configuration_comes_from_a_file_and_is_refused_with_the_field_that_is_wrong(
+    install: Install, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("env: [{name: A, value: b}]")
+    refused = install("--dry-run", "--config", str(file))
+    assert (refused.code, refused.out) == (1, "")
+    assert "A PlatformOperator has no config." in refused.err
+    for text, words in (("- a", "holds no mapping"), ("a: [", "can't be read: This is not valid")):
+        file.write_text(text)
+        wrong = install("--dry-run", "--config", str(file))
+        assert wrong.code == 2
+        assert words in wrong.err
+
+
+def test_a_subscription_gets_the_configuration(
+    olmweb: Olmweb, olivia: User, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    cluster = Cluster.objects.get()
+    sync_cluster(cluster)
+    make_package(
+        name="grafana",
+        catalog=make_catalog(
+            name="own",
+            cluster=cluster,
+            source_kind="CatalogSource",
+            namespace=make_component(
+                cluster=cluster, kind="CatalogSource", name="own", namespace="olm"
+            ).namespace,
+        ),
+    )
+    file = tmp_path / "config.json"
+    words = ["--cluster", "prod", "--method", "subscription", "-n", "apps", "--user", "olivia"]
+    file.write_text('{"env": [{"name": "A", "value": "b"}]}')
+    plan = olmweb("install", "grafana", *words, "--dry-run", "--json", "--config", str(file))
+    assert plan.document["manifests"][-1]["spec"]["config"] == {
+        "env": [{"name": "A", "value": "b"}]
+    }
+    exported = olmweb("export", "prod/own", "grafana", "--config", str(file))
+    assert "  config:\n    env:\n    - name: A\n      value: b\n" in exported.out
+    file.write_text('{"env": [{"name": "A", "value": 1}]}')
+    wrong = olmweb("install", "grafana", *words, "--dry-run", "--config", str(file))
+    assert wrong.code != 0
+    assert "config.env[0].value: Expected text, but “1” is a number" in wrong.err
