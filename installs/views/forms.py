@@ -1,6 +1,7 @@
 """Shared by the forms that change a cluster: key, rendering, dry run and confirmation."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +15,14 @@ from installs.actions import plan_changes, record
 from installs.actions.objects import CARRIES_MORE
 from installs.actions.plan import Plan, paths_of
 from installs.diagnosis.approvals import Approval
+from installs.methods.configuration_fields import form_problems
 from installs.models import Action, Component, Operator
 from installs.queries.activity import later_approvals
 from olmweb.accounts.roles import AnyUser
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
+from olmweb.web.forms import ValueField, ValuesForm
 from olmweb.web.pages import render_page, wants_fragment
 
 METHODS = ("GET", "HEAD", "POST")
@@ -34,7 +37,26 @@ UNSURE = OlmwebError(
     code="not-sure",
     status=UNPROCESSABLE,
 )
+LINES_LIMIT = 20_000  # characters of a field with several lines
 KEY_LIMIT = 100  # characters, as the column holds
+
+
+class ConfigurationForm(ValuesForm):
+    """The fields of `spec.config`; see installs.methods.configuration_fields."""
+
+    config_env = ValueField(LINES_LIMIT)
+    config_node_selector = ValueField(LINES_LIMIT)
+    config_tolerations = ValueField(LINES_LIMIT)
+    config_requests_cpu = ValueField()
+    config_requests_memory = ValueField()
+    config_limits_cpu = ValueField()
+    config_limits_memory = ValueField()
+    config_watch_namespace = ValueField()
+    config_more = ValueField(LINES_LIMIT)
+
+    def refuse(self, sentences: Mapping[str, str]) -> None:
+        """A problem of the configuration is shown at the field that has the value."""
+        super().refuse(form_problems(sentences, self.cleaned_data))
 
 
 def form_key(request: HttpRequest) -> str:

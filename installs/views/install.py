@@ -15,13 +15,28 @@ from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
 from installs import methods
 from installs.actions.install_rows import InstallRows
-from installs.actions.plan import best_method, choice_for, offered_methods, plan_install
+from installs.actions.plan import (
+    best_method,
+    choice_for,
+    offered_methods,
+    plan_install,
+    served_version,
+)
+from installs.methods.configuration_fields import form_problems, from_values, offered_fields
 from installs.views.export import export_url
-from installs.views.forms import EDIT, METHODS, form_key, review, show_form, targets_of
+from installs.views.forms import (
+    EDIT,
+    METHODS,
+    ConfigurationForm,
+    form_key,
+    review,
+    show_form,
+    targets_of,
+)
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
-from olmweb.web.forms import ValueField, ValuesForm
+from olmweb.web.forms import ValueField
 
 NOWHERE = OlmwebError(
     "No cluster here can install from this catalog, so there is nowhere to install this.",
@@ -37,7 +52,7 @@ NAMESPACES_LISTED = 200
 PLATFORM_PREFIXES = ("kube-", "openshift-")
 
 
-class InstallForm(ValuesForm):
+class InstallForm(ConfigurationForm):
     cluster = ValueField()
     path = ValueField()
     name = ValueField()
@@ -124,8 +139,9 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         if values["mode"] == SELECTED and not values["targets"].strip(" ,"):
             sentence = "Name the namespaces to watch; separate several with commas."
             raise BadRequest(sentence, code="invalid", targets=sentence)
+        config = _config(rows, context["path"], values)
         plan = plan_install(
-            target, package_row, context["name"], context["path"], values, rows=rows
+            target, package_row, context["name"], context["path"], values, rows, config
         )
         context |= {"plan": plan, "name": plan.name}
         context |= _fields(rows, plan.choice, values, plan.target)
@@ -140,7 +156,8 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         context |= _fields(rows, choice, values)
         # Until it is reviewed the form says what is wrong at the fields alone.
         reviewed = request.method == "POST" and request.POST.get("step") != EDIT
-        if reviewed or not error.fields or not set(error.fields) <= context["offered"]:
+        placed = set(form_problems(error.fields, values))
+        if reviewed or not placed or not placed <= context["offered"]:
             context["refusal"] = error
         context["name"] = choice.name if choice else context["name"]
         context["verdict"] = rows.verdict_of(context["path"], rows.version)
@@ -173,6 +190,8 @@ def _fields(
         return {"choice": None, "offered": frozenset(), "unseen": {}}
     method = methods.METHODS[choice.method]
     offered = method.offered(choice) if method.needs_namespace else frozenset({"name"})
+    configurable = offered_fields(choice.method, choice.known_fields)
+    offered |= configurable
     # A field of the OperatorGroup, whatever the Subscription's definition has.
     offered -= {"targets"}
     if method.needs_group and choice.make_group:
@@ -187,6 +206,7 @@ def _fields(
         "versions": _versions(rows, choice) if method.needs_group else (),
         "group": _group(rows, choice) if method.needs_group else "",
         "account_required": method.needs_account(choice),
+        "configurable": configurable,
         "export_url": export_url(rows.package, choice),
     } | (_modes(rows, choice, values, target) if "targets" in offered else {})
 
@@ -232,6 +252,17 @@ def _versions(rows: InstallRows, choice: methods.InstallChoice) -> list[tuple[st
     entries = rows.facts.channels.get(choice.channel or rows.package.default_channel, ())
     names = {entry.name for entry in entries}
     return list({row.name: row.version for row in rows.bundles if row.name in names}.items())
+
+
+def _config(rows: InstallRows, method: InstallMethod, values: Mapping[str, str]) -> dict[str, Any]:
+    """The configuration of the form; empty where the cluster serves none, so that its values wait
+    for another install method. Raises BadRequest for values that can't be read."""
+    version = served_version(rows.cluster, method)
+    offered = offered_fields(method, rows.known_fields(method, version))
+    read = from_values(method, {name: values[name] for name in offered})
+    if read.problems:
+        raise BadRequest(" ".join(read.problems.values()), code="invalid", **read.problems)
+    return read.config
 
 
 def _choice(rows: InstallRows, context: dict[str, Any]) -> methods.InstallChoice | None:
