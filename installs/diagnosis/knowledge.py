@@ -33,7 +33,8 @@ STAGES = {
     "upgrade": ("upgrade", "upgrade_crds"),
     "install": (
         *("api_admission", "api_objects", "api_server"),
-        *("install_helm", "install_revisions", "install_v1", "install_v0"),
+        *("install_helm", "install_revisions"),
+        *("install_releases", "install_extensions", "install_v0"),
         *("csv_groups", "csv_requirements", "install_csv"),
     ),
     "runtime": ("runtime", "runtime_pods", "notes"),
@@ -192,6 +193,14 @@ _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
 _PARTS_LIMIT = 50
 _REWORDED_LIMIT = 2_000
+_LINES_LIMIT = 5
+_WHOLLY_QUOTED = re.compile(r"\\?[\"'`\u201c]([\s\S]+?)\\?[\"'`\u201d]")
+# Ends of sentences and of texts that were cut; the last is operator-controller's.
+_CUT_END = re.compile(r"(?:\s{0,9}(?:\.{1,3}|\u2026)(?: \[message truncated\])?)$")
+_WORDS_BEFORE = re.compile(
+    r"(?i:^(?:rpc error: code = \w{1,40} desc = |(?:error|warning"
+    r"|(?:failed to|unable to|could not|cannot|can't|error while|error) [^:\"'\n]{1,100}): ))"
+)
 _QUOTES = re.compile(r"\\+[\"'`]|[\"'`\u2018\u2019\u201c\u201d]")
 _CONFIDENCE = {"verified": "high", "partial": "medium", "unverified": "low"}
 _AGGREGATE = re.compile(r"\[([\s\S]+)\]")
@@ -299,7 +308,7 @@ def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     Lists (`[a, b]`, several constraints, several CRD checks) are split: the entry that comes first
     in the knowledge base wins, because controllers write such lists in random order. A text with no
     entry, or only a general one, is tried once more in other wordings: in any case, with other
-    quotes, without the full stop at its end.
+    quotes, without dots at its end and common words before it, and line by line.
     """
     text = text[:TEXT_LIMIT]
     match = _follow(text, _entries_for(kind), _WRAPPER_DEPTH)
@@ -357,12 +366,35 @@ def fingerprint(text: str) -> str:
 
 @lru_cache(maxsize=256)  # texts without an entry are many passes, and come back at every sync
 def _find_reworded(text: str, kind: str) -> KnowledgeMatch | None:
-    text = text.strip().removesuffix(".")
-    plain = _QUOTES.sub('"', text)
-    entries = _entries_in_any_case(kind)
-    wordings = dict.fromkeys((text, plain, plain.replace('"', "'")))
-    matches = (_follow(wording, entries, _WRAPPER_DEPTH, any_case=True) for wording in wordings)
+    text = _CUT_END.sub("", text.strip())
+    bare = unquoted[1] if (unquoted := _WHOLLY_QUOTED.fullmatch(text)) else text
+    wordings = [
+        wording for part in (bare, _without_words_before(bare)) for wording in _quoted(part)
+    ]
+    matches = [_in_any_case(wording, kind) for wording in dict.fromkeys(wordings)]
+    # Errors are joined line by line. A line may be of a log, so that one that is no failure counts
+    # for nothing.
+    lines = [line.strip() for line in text.splitlines()[:_LINES_LIMIT]] if "\n" in text else []
+    of_lines = [_in_any_case(line, kind) for line in lines if line]
+    matches += [match for match in of_lines if match and match.entry.stage != "normal"]
     return min(filter(None, matches), key=lambda match: match.generality, default=None)
+
+
+def _in_any_case(text: str, kind: str) -> KnowledgeMatch | None:
+    return _follow(text, _entries_in_any_case(kind), _WRAPPER_DEPTH, any_case=True)
+
+
+def _quoted(text: str) -> tuple[str, str, str]:
+    """The text with its own quotes, with double ones and with single ones."""
+    plain = _QUOTES.sub('"', text)
+    return text, plain, plain.replace('"', "'")
+
+
+def _without_words_before(text: str) -> str:
+    """The text without words that any caller puts before an error."""
+    for _ in range(_WRAPPER_DEPTH):
+        text = _WORDS_BEFORE.sub("", text, count=1)
+    return text
 
 
 @cache
@@ -422,7 +454,10 @@ def _first(text: str, entries: Sequence[KnowledgeEntry], any_case: bool) -> Know
 
 def _split(text: str) -> list[str]:
     if match := _AGGREGATE.fullmatch(text):
-        return [strip_prefixes(part) for part in match[1].split(", ")[:_PARTS_LIMIT]] + [text]
+        # An error may have a comma itself: all but the last part, and all but the first.
+        most = match[1].rpartition(", ")[0], match[1].partition(", ")[2]
+        parts = (*match[1].split(", ")[:_PARTS_LIMIT], *filter(None, most))
+        return [strip_prefixes(part) for part in parts] + [text]
     if match := _CONSTRAINTS.search(text):
         parts = _CONSTRAINT_ENDS.split(match[1])[:_PARTS_LIMIT]
         return [f"constraints not satisfiable: {part}" for part in parts]
@@ -561,7 +596,8 @@ def required_literals(pattern: str) -> tuple[str, ...]:
 
     Looking for a text in a message takes a tenth of the time of a pattern that does not match, and
     of hundreds of patterns one matches. Reads the syntax that the entries use: flags only as
-    (?i:...), no verbose patterns.
+    (?i:...), no verbose patterns. Splits the pattern itself, as the standard library has no public
+    parser: the tree of `re._parser` is private and differs between releases of Python.
     """
     literals = _of_branches(deque(_PIECES.findall(pattern)))
     return tuple(sorted(literals)) if _shortest(literals) >= _SHORTEST else ()
