@@ -456,8 +456,8 @@ def _split(text: str) -> list[str]:
     if match := _AGGREGATE.fullmatch(text):
         # An error may have a comma itself: all but the last part, and all but the first.
         most = match[1].rpartition(", ")[0], match[1].partition(", ")[2]
-        parts = (*match[1].split(", ")[:_PARTS_LIMIT], *filter(None, most))
-        return [strip_prefixes(part) for part in parts] + [text]
+        errors = (*match[1].split(", ")[:_PARTS_LIMIT], *filter(None, most))
+        return [strip_prefixes(error) for error in errors] + [text]
     if match := _CONSTRAINTS.search(text):
         parts = _CONSTRAINT_ENDS.split(match[1])[:_PARTS_LIMIT]
         return [f"constraints not satisfiable: {part}" for part in parts]
