@@ -153,7 +153,7 @@ CARRIES_MORE_HINT = (
     "one InstallPlan for all Subscriptions of a namespace: operators in namespaces of their own "
     "are approved one by one."
 )
-NEEDS_NAMESPACE = "allowed; a dry run needs the namespace"  # result for one object
+NEEDS_NAMESPACE = "allowed; its namespace does not exist yet"  # result for one object
 
 
 def approval_problem(install_plan: dict[str, Any], only: str) -> str:

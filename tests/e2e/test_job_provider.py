@@ -43,7 +43,7 @@ def test_the_provider_of_a_kind_is_compared_and_exported_with_the_keyboard(new_p
     expect(main.get_by_role("heading", level=2).first).to_contain_text("redhat-operators")
     expect(main.get_by_role("heading", level=2).first).to_contain_text("community-operators")
     expect(main).to_contain_text("1.5.0")
-    press(page, main.get_by_role("link", name="redhat-operators: tracing-demo"))
+    press(page, main.get_by_role("link", name="tracing-demo from redhat-operators"))
 
     page.wait_for_url("**/redhat-operators/tracing-demo/export**")
     tab_to(page, page.get_by_label("Version or range"))

@@ -83,7 +83,7 @@ def test_from_install_over_approval_to_removal(
     tried = dry_run(plan, olivia)
     assert tried.ok, tried
     assert next(what for what, _ in tried.objects) == f"Namespace {NAMESPACE}"
-    assert "a dry run needs the namespace" in tried.objects[-1][1]
+    assert "its namespace does not exist yet" in tried.objects[-1][1]
     assert (tried.validated, len(tried.objects)) == (1, 3)
     assert f"needs namespace {NAMESPACE}" in tried.message
     assert kinds(sandbox) == [False, False, False]
