@@ -2,7 +2,7 @@
 
 History, the log of events and reports stay for OLMWEB_RETENTION_DAYS, Kubernetes Events for
 OLMWEB_EVENT_RETENTION_DAYS, answers of access reviews as long as buttons show them, the YAML of
-objects as long as its page shows it, inspections of
+objects and checks of CRDs as long as their pages show them, inspections of
 images that no catalog names and expired leases for a day, sessions until they expire, expired API
 tokens and the admin pages' log for OLMWEB_RETENTION_DAYS, the audit log for
 OLMWEB_AUDIT_RETENTION_DAYS (0: for ever). Unfinished work stays, however old.
@@ -19,12 +19,13 @@ from django.db.models import QuerySet
 
 from catalogs.contents import stored
 from catalogs.revisions.record import prune as prune_revisions
-from installs.actions import buttons
+from installs.actions import buttons, crd_check
 from installs.models import (
     AccessAnswer,
     Action,
     ActionBatch,
     CopyReport,
+    CrdCheck,
     Event,
     InstallRequest,
     ObjectYaml,
@@ -69,6 +70,7 @@ def prune(now: datetime) -> dict[str, int]:
         "leases": Lease.objects.filter(expires_at__lt=now - LEASES),
         "tokens": ApiToken.objects.filter(expires_at__lt=limit),
         "admin_log": LogEntry.objects.filter(action_time__lt=limit),
+        "crd_checks": CrdCheck.objects.filter(requested_at__lt=now - crd_check.SHOWN),
         "yaml": ObjectYaml.objects.filter(requested_at__lt=now - object_yaml.SHOWN),
         "rights": AccessAnswer.objects.filter(checked_at__lt=now - buttons.MAX_AGE),
     }

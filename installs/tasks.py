@@ -7,9 +7,9 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
 from installs import retention
-from installs.actions import bulk, buttons, follow
+from installs.actions import bulk, buttons, crd_check, follow
 from installs.facts import evaluate, inventory
-from installs.models import CopyReport, ObjectYaml
+from installs.models import CopyReport, CrdCheck, ObjectYaml
 from installs.notifications import receivers, send
 from installs.reports import copied_csvs, object_yaml
 from installs.state import full_sync
@@ -232,7 +232,22 @@ def count_copies(report_id: int) -> None:
         copied_csvs.fail(report, text, "The log of the worker says more; ask for it again.")
 
 
+def check_crds(row_id: int) -> None:
+    """Reads the CRDs and objects of a check under its lease, unless that is done."""
+    rows = CrdCheck.objects.select_related("user", "cluster")
+    row = rows.filter(pk=row_id, finished_at=None).first()
+    if row is None:
+        return
+    try:
+        crd_check.read_check(row)
+    except Exception as error:
+        log.exception("check of CRDs crashed", check=row_id)
+        text = f"The objects could not be checked ({type(error).__name__})."
+        crd_check.fail(row, text, "The log of the worker has the details.")
+
+
 reports.register(reports.Kind("copies", copied_csvs.unfinished, copied_csvs.served, count_copies))
+reports.register(reports.Kind("crds", crd_check.unfinished, crd_check.served, check_crds))
 
 
 @task(name="installs.notify", time_limit=send.TASK_LIMIT, expires=60)

@@ -16,6 +16,7 @@ from installs.views import (
     clusters,
     contents,
     copies,
+    crd_checks,
     export,
     install,
     notifications,
@@ -41,6 +42,7 @@ urlpatterns = [
     path(f"{_OPERATOR}/remove", changes.remove, name="remove"),
     path(f"{_OPERATOR}/upgrade", changes.upgrade, name="upgrade"),
     path(f"{_OPERATOR}/retry", changes.retry, name="retry"),
+    path(f"{_OPERATOR}/crds/<bundle_name:bundle>", crd_checks.crd_check, name="crd-check"),
     path(
         "installplans/<str:cluster>/<str:namespace>/<str:name>/approve",
         changes.approve,

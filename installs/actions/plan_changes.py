@@ -4,14 +4,11 @@ The fields that an upgrade applies are set by `upgrade` of the install methods (
 """
 
 import copy
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Case, Value, When
 
-from catalogs.contents.crd_upgrade import CrdFinding, OlmV0, crd_upgrade
-from catalogs.contents.stored import manifests_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from catalogs.resolve import analysis, v1
@@ -26,17 +23,14 @@ from installs.facts.cluster_facts import watched_from
 from installs.facts.evaluate import target_of, verdicts_on
 from installs.methods import METHODS
 from installs.methods.base import UpgradeChange, manifest_of
-from installs.models import Action, Component, CRDState, Operator
+from installs.models import Action, Component, Operator
 from installs.models.steps import Apply, Step
 from installs.state.observation import details_of, observe
 from olmweb.errors import BadRequest, OlmwebError
-from olmweb.kube.fields import text
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS, INSTALL_PLANS
 from olmweb.models import Cluster
 
 INSTALL_PLAN, CSV = INSTALL_PLANS.kind, CLUSTER_SERVICE_VERSIONS.kind
-CRD_V1 = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-CRD_OUTCOMES = ("refused", "of_objects", "allowed")  # fields of CrdSafety
 TARGETS_SHOWN = 30
 PLAN_WAITING = "plan-waiting"  # code: an InstallPlan requires approval
 
@@ -50,28 +44,6 @@ class UpgradeTarget:
     version: str
     channel: str
     hops: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CrdSafety:
-    """The changes of CRDs from the installed bundle `before` to the bundle `after`.
-
-    `refused` are those for which OLM refuses the upgrade, `of_objects` those for which it does if
-    an existing object does not fit, `allowed` those that break clients or drop values. `unknown`
-    are the bundles whose CRDs are not stored, for which nothing is compared.
-    """
-
-    before: str
-    after: str
-    refused: tuple[CrdFinding, ...] = ()
-    of_objects: tuple[CrdFinding, ...] = ()
-    allowed: tuple[CrdFinding, ...] = ()
-    unknown: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> list[tuple[str, CrdFinding]]:
-        """(outcome, finding), the refused ones first."""
-        return [(name, finding) for name in CRD_OUTCOMES for finding in getattr(self, name)]
 
 
 def catalog_package(operator: Operator) -> Package | None:
@@ -100,49 +72,6 @@ def catalog_offer(operator: Operator) -> CatalogOffer | None:
 def installed_bundle(operator: Operator) -> str:
     method = METHODS.get(operator.kind)
     return method.installed_bundle(operator) if method else operator.bundle
-
-
-def crd_safety(operator: Operator, package: Package, target: str) -> CrdSafety | None:
-    """What the CRDs of the bundle `target` change, judged by the OLM of the operator; None without
-    an upgrade. At most six queries.
-
-    The CRDs compared are those of both bundles, with the stored versions that the cluster reports.
-    """
-    start = installed_bundle(operator)
-    if not start or not target or start == target:
-        return None
-    bundles = {row.name: row for row in package.bundles.filter(name__in=(start, target))}
-    crds: dict[str, dict[str, dict[str, Any]]] = {}
-    for name in (start, target):
-        manifests = manifests_of(bundles[name]) if name in bundles else None
-        if manifests is not None:
-            crds[name] = {
-                text(manifest, "metadata", "name"): manifest
-                for manifest in manifests.objects
-                if (manifest.get("apiVersion"), manifest.get("kind")) == CRD_V1
-            }
-    unknown = tuple(name for name in (start, target) if name not in crds)
-    if unknown:
-        return CrdSafety(start, target, unknown=unknown)
-    names = crds[start].keys() & crds[target].keys()
-    states = CRDState.objects.filter(cluster=operator.cluster_id, name__in=names)
-    stored = dict(states.values_list("name", "stored"))
-    by_outcome: dict[str, list[CrdFinding]] = defaultdict(list)
-    for name in sorted(names):
-        old = crds[start][name] | {"status": {"storedVersions": stored.get(name, [])}}
-        for finding in crd_upgrade(old, crds[target][name]):
-            by_outcome[_outcome(operator.kind, finding)].append(finding)
-    refused, of_objects, allowed = (tuple(by_outcome[name]) for name in CRD_OUTCOMES)
-    return CrdSafety(start, target, refused, of_objects, allowed)
-
-
-def _outcome(kind: str, finding: CrdFinding) -> str:
-    """The field of CrdSafety that a finding belongs to."""
-    if kind == InstallMethod.SUBSCRIPTION:
-        if finding.olm_v0 is OlmV0.REFUSES:
-            return "refused"
-        return "of_objects" if finding.olm_v0 is OlmV0.OBJECTS else "allowed"
-    return "refused" if finding.olm_v1 else "allowed"
 
 
 def targets_of(

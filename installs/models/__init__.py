@@ -5,6 +5,7 @@ from installs.models.actions import Action as Action
 from installs.models.actions import ActionBatch as ActionBatch
 from installs.models.actions import ActionKey as ActionKey
 from installs.models.history import CopyReport as CopyReport
+from installs.models.history import CrdCheck as CrdCheck
 from installs.models.history import Notification as Notification
 from installs.models.history import ObjectYaml as ObjectYaml
 from installs.models.history import Transition as Transition

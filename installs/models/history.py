@@ -124,6 +124,42 @@ class ObjectYaml(models.Model):
         return f"YAML of {self.kind} {self.namespace or '-'}/{self.name}"
 
 
+class CrdCheck(models.Model):
+    """The CRDs of a bundle against those of a cluster and their objects, read for one user, who
+    alone sees it for a while (installs.actions.crd_check).
+
+    `kind`, `namespace` and `name` are those of the operator, `bundle` is the one that it would be
+    upgraded to. Requested again, the row is used again.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=100)
+    namespace = models.CharField(max_length=63, blank=True)
+    name = models.CharField(max_length=253)
+    bundle = models.CharField(max_length=300)
+    result = models.JSONField(default=dict)
+    error_text = models.TextField(blank=True)
+    error_hint = models.TextField(blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    requested_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)  # None: not read yet
+
+    class Meta:
+        verbose_name = "CRD check"
+        constraints = (
+            models.UniqueConstraint(
+                fields=("user", "cluster", "kind", "namespace", "name", "bundle"),
+                name="crd_check_identity",
+            ),
+        )
+        indexes = (models.Index(fields=("requested_at",)),)
+
+    def __str__(self) -> str:
+        return f"CRDs of {self.kind} {self.namespace or '-'}/{self.name} against {self.bundle}"
+
+
 class Notification(models.Model):
     """A change of health for the webhook, written in the transaction of its Transition."""
 

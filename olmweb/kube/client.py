@@ -32,13 +32,15 @@ Meta = TypeVar("Meta")
 class ListPage(Generic[Item]):
     """One page of a list; another one follows when it has a `continue_token`.
 
-    `restart`: discard the items of earlier pages, the list began again.
+    `restart`: discard the items of earlier pages, the list began again. `size`: bytes of the
+    answer.
     """
 
     items: list[Item]
     resource_version: str
     continue_token: str = ""
     restart: bool = False
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,7 @@ class KubeClient:
         field_selector: str = "",
         namespace: str = "",
         narrow: str = "",
+        as_user: Impersonation | None = None,
     ) -> Iterator[ListPage[dict[str, Any]]]:
         """The whole list, `limit` objects a page, of one namespace when `namespace` is given.
 
@@ -200,7 +203,8 @@ class KubeClient:
         query = [("limit", str(limit))]
         query += [("labelSelector", label_selector)] if label_selector else []
         query += [("fieldSelector", field_selector)] if field_selector else []
-        call = Call("GET", resource.path(version, namespace), tuple(query), headers=_JSON)
+        path = resource.path(version, namespace)
+        call = Call("GET", path, tuple(query), headers=_JSON, as_user=as_user)
         return self._pages(call, partial(self._object_page, narrow=narrow))
 
     def list_metadata(
@@ -256,13 +260,17 @@ class KubeClient:
                 return
 
     def _object_page(self, call: Call, narrow: str) -> ListPage[dict[str, Any]]:
-        document = self._send(call, narrow)
+        body = self._transport.send(call)
+        document = self._document(call, body, narrow)
         items, meta = document.get("items"), document.get("metadata")
         if not isinstance(meta, dict) or not isinstance(items, list | None):
             raise self._transport.broken_answer(call, "something that is not a list")
         objects = [item for item in items or () if isinstance(item, dict)]
         return ListPage(
-            objects, str(meta.get("resourceVersion", "")), str(meta.get("continue") or "")
+            objects,
+            str(meta.get("resourceVersion", "")),
+            str(meta.get("continue") or ""),
+            size=len(body),
         )
 
     def _metadata_page(
@@ -403,8 +411,10 @@ class KubeClient:
             # Closed, not returned to the pool: the caller may stop in the middle of the body.
             response.close()
 
-    def _send(self, call: Call, narrow: str = "") -> dict[str, Any]:
-        body = self._transport.send(call)
+    def _send(self, call: Call) -> dict[str, Any]:
+        return self._document(call, self._transport.send(call))
+
+    def _document(self, call: Call, body: bytes, narrow: str = "") -> dict[str, Any]:
         decode = partial(narrow_list, kind=narrow) if narrow else msgspec.json.decode
         document = self._transport.decode(call, decode, body, "JSON")
         if not isinstance(document, dict):

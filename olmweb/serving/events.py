@@ -100,8 +100,11 @@ def _reports() -> object:
 
 def _objects() -> object:
     """Those that a worker has still to read: one that was read is no longer among them."""
-    model: Any = apps.get_model("installs", "ObjectYaml")
-    return list(model.objects.filter(finished_at=None).values_list("pk", flat=True))
+    models: list[Any] = [apps.get_model("installs", name) for name in ("ObjectYaml", "CrdCheck")]
+    return [
+        list(model.objects.filter(finished_at=None).values_list("pk", flat=True))
+        for model in models
+    ]
 
 
 def _newest(model: Any) -> int | None:

@@ -64,6 +64,7 @@ PAGES: dict[str, dict[str, str]] = {
     f"{_OPERATOR}/remove": {"GET": "act", "POST": "act"},
     f"{_OPERATOR}/upgrade": {"GET": "act", "POST": "act"},
     f"{_OPERATOR}/retry": {"GET": "act", "POST": "act"},
+    f"{_OPERATOR}/crds/{{bundle}}": {"GET": "read", "POST": "request"},
     "/installplans/{cluster}/{namespace}/{name}/approve": {"GET": "act", "POST": "act"},
     "/cluster-operators/": _READ,
     "/cluster-operators/export.csv": _READ,

@@ -98,6 +98,7 @@ def test_much_goes_in_small_parts(cluster: Cluster, monkeypatch: pytest.MonkeyPa
         "reports": 0,
         "rights": 0,
         "yaml": 0,
+        "crd_checks": 0,
         "inspections": 0,
         **dict.fromkeys(("sessions", "leases", "tokens", "admin_log", "audit"), 0),
         "messages": 0,

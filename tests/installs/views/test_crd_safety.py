@@ -70,7 +70,8 @@ def crd(size: dict[str, Any], *versions: str) -> dict[str, Any]:
 
 
 def ship(version: str, manifest: dict[str, Any]) -> None:
-    """Gives the bundle of this version its CRD, as a catalog with olm.bundle.object does."""
+    """Gives the bundle of kettle in this version its CRD, as a catalog with olm.bundle.object
+    does."""
     data = base64.b64encode(json.dumps(manifest).encode()).decode()
     blob = {
         "schema": "olm.bundle",

@@ -1,0 +1,391 @@
+"""The CRDs of an upgrade: what changes in them, and whether the objects of the cluster fit.
+
+`crd_safety` compares the CRDs of two bundles and makes no request. A check compares those of the
+cluster, and reads their objects as the person who requests it; a worker makes it, and it is shown
+for SHOWN. `CrdCheck.result`:
+
+    crds       by name, those of the bundle that the cluster has, each with
+        name, kind
+        error          a sentence if the CRD or its objects could not be read, else ""
+        changes        [{"version", "path", "rule", "note", "outcome": a field of CrdSafety}],
+                       at most ROWS
+        versions       the versions whose objects were checked; the others do not change
+        objects        number of the objects that were checked
+        complete       false if the bounds of a check ended it
+        unchecked      parts of the schema that only a cluster can evaluate, at most ROWS
+        refused, olm_v0, dropped
+                       numbers of objects by their worst reason (catalogs.contents.crd_objects)
+        misfits        at most ROWS of them, worst first: {"namespace", "name", "version",
+                       "outcome", "reasons": [{"path", "rule", "note", "outcome"}]}
+    requests   number of API requests
+    bytes      of the objects that were read
+
+No value of an object is stored.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Max
+from django.utils import timezone
+
+from catalogs.contents.crd_objects import (
+    Misfit,
+    Outcome,
+    UnreadableSchema,
+    VersionSchema,
+    checked_versions,
+    schema_of,
+)
+from catalogs.contents.crd_upgrade import CrdFinding, OlmV0, crd_upgrade
+from catalogs.contents.stored import manifests_of
+from catalogs.install_methods import InstallMethod
+from catalogs.models import Bundle, Package
+from installs.actions.plan_changes import catalog_package, installed_bundle
+from installs.models import CrdCheck, CRDState, Operator
+from olmweb.accounts.roles import impersonation_for, may_read_yaml, person, sign_in_problem
+from olmweb.clusters import client_for
+from olmweb.errors import Missing, OlmwebError
+from olmweb.kube.client import Impersonation, KubeClient
+from olmweb.kube.errors import Forbidden, KubeError, NotFound
+from olmweb.kube.fields import Object, text
+from olmweb.kube.resources import CUSTOM_RESOURCE_DEFINITIONS as CRDS
+from olmweb.kube.resources import Resource
+from olmweb.models import Cluster
+from olmweb.runtime.reports import ATTEMPTS, TIME_LIMIT, Job, run_report
+
+CRD_V1 = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+CRD_OUTCOMES = ("refused", "of_objects", "allowed")  # fields of CrdSafety
+SHOWN = timedelta(minutes=30)  # after the request
+ROWS = 100
+PAGE = 50  # objects of a request
+OBJECTS = 5_000  # of one check
+BYTES = 64 * 1024 * 1024
+HIDDEN_KIND = "Secret"
+_OPEN = timedelta(seconds=2 * TIME_LIMIT)  # after which a request that no worker took is given up
+
+
+@dataclass(frozen=True, slots=True)
+class CrdSafety:
+    """The changes of CRDs from the installed bundle `before` to the bundle `after`.
+
+    `refused` are those for which OLM refuses the upgrade, `of_objects` those for which it does if
+    an existing object does not fit, `allowed` those that break clients or drop values. `unknown`
+    are the bundles whose CRDs are not stored, for which nothing is compared.
+    """
+
+    before: str
+    after: str
+    refused: tuple[CrdFinding, ...] = ()
+    of_objects: tuple[CrdFinding, ...] = ()
+    allowed: tuple[CrdFinding, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> list[tuple[str, CrdFinding]]:
+        """(outcome, finding), the refused ones first."""
+        return [(name, finding) for name in CRD_OUTCOMES for finding in getattr(self, name)]
+
+
+def crd_safety(operator: Operator, package: Package, target: str) -> CrdSafety | None:
+    """What the CRDs of the bundle `target` change, judged by the OLM of the operator; None without
+    an upgrade. At most six queries.
+
+    The CRDs compared are those of both bundles, with the stored versions that the cluster reports.
+    """
+    start = installed_bundle(operator)
+    if not start or not target or start == target:
+        return None
+    bundles = {row.name: row for row in package.bundles.filter(name__in=(start, target))}
+    crds: dict[str, dict[str, Object]] = {}
+    for name in (start, target):
+        existing = _crds_of(bundles[name]) if name in bundles else None
+        if existing is not None:
+            crds[name] = existing
+    unknown = tuple(name for name in (start, target) if name not in crds)
+    if unknown:
+        return CrdSafety(start, target, unknown=unknown)
+    names = crds[start].keys() & crds[target].keys()
+    states = CRDState.objects.filter(cluster=operator.cluster_id, name__in=names)
+    stored = dict(states.values_list("name", "stored"))
+    by_outcome: dict[str, list[CrdFinding]] = defaultdict(list)
+    for name in sorted(names):
+        old = {**crds[start][name], "status": {"storedVersions": stored.get(name, [])}}
+        for finding in crd_upgrade(old, crds[target][name]):
+            by_outcome[_outcome(operator.kind, finding)].append(finding)
+    refused, of_objects, allowed = (tuple(by_outcome[name]) for name in CRD_OUTCOMES)
+    return CrdSafety(start, target, refused, of_objects, allowed)
+
+
+def _outcome(kind: str, finding: CrdFinding) -> str:
+    """The field of CrdSafety that a finding belongs to."""
+    if kind == InstallMethod.SUBSCRIPTION:
+        if finding.olm_v0 is OlmV0.REFUSES:
+            return "refused"
+        return "of_objects" if finding.olm_v0 is OlmV0.OBJECTS else "allowed"
+    return "refused" if finding.olm_v1 else "allowed"
+
+
+def _crds_of(bundle: Bundle) -> dict[str, Object] | None:
+    """The CRDs of the bundle by name; None if its objects are not stored. At most two queries."""
+    manifests = manifests_of(bundle)
+    if manifests is None:
+        return None
+    return {
+        text(manifest, "metadata", "name"): manifest
+        for manifest in manifests.objects
+        if (manifest.get("apiVersion"), manifest.get("kind")) == CRD_V1
+    }
+
+
+# -- a check of the cluster ------------------------------------------------------------------------
+
+
+def current_check(user: User, operator: Operator, bundle: str, now: datetime) -> CrdCheck | None:
+    """The check of this user that is not older than SHOWN; one query."""
+    rows = CrdCheck.objects.filter(user=user, requested_at__gt=now - SHOWN, bundle=bundle)
+    return rows.filter(**_identity(operator)).first()
+
+
+def is_pending(row: CrdCheck, now: datetime) -> bool:
+    """Whether a worker may still make it."""
+    return row.finished_at is None and now - row.requested_at < _OPEN
+
+
+def request_check(user: User, operator: Operator, bundle: str, now: datetime) -> CrdCheck:
+    """Has a worker check the objects of the operator's cluster against the CRDs of the bundle,
+    unless this user's last request is pending.
+
+    Raises OlmwebError: 403 for a user who may not read objects, 404 for a bundle that the package
+    does not have, 409 for one whose CRDs are not stored.
+    """
+    acting = person(user, may_read_yaml)
+    _new_crds(operator, bundle)
+    row = current_check(acting, operator, bundle, now)
+    if row is not None and is_pending(row, now):
+        return row
+    fresh = {
+        "result": {},
+        "error_text": "",
+        "error_hint": "",
+        "attempts": 0,
+        "requested_at": now,
+        "started_at": None,
+        "finished_at": None,
+    }
+    row, _ = CrdCheck.objects.update_or_create(
+        user=acting, bundle=bundle, **_identity(operator), defaults=fresh
+    )
+    run_report.delay_on_commit()
+    return row
+
+
+def _identity(operator: Operator) -> dict[str, Any]:
+    return {
+        "cluster": operator.cluster,
+        "kind": operator.kind,
+        "namespace": operator.namespace,
+        "name": operator.name,
+    }
+
+
+def _new_crds(operator: Operator, bundle: str) -> dict[str, Object]:
+    """The CRDs of the bundle by name. Raises as request_check."""
+    package = catalog_package(operator)
+    row = package.bundles.filter(name=bundle).first() if package else None
+    if row is None:
+        raise Missing(
+            f"The catalogs of cluster {operator.cluster} have no bundle {bundle[:120]} of package "
+            f"{operator.package or operator.name}.",
+            code="unknown-bundle",
+            hint="The upgrade form lists the versions that can follow.",
+        )
+    crds = _crds_of(row)
+    if crds is None:
+        raise OlmwebError(
+            f"The catalog does not have the CRDs of {bundle[:120]}.",
+            code="not-inspected",
+            status=409,
+            hint="Inspect the image of the bundle first.",
+        )
+    return crds
+
+
+def unfinished() -> list[Job]:
+    """The checks that wait or run."""
+    rows = CrdCheck.objects.filter(finished_at=None, requested_at__gt=timezone.now() - _OPEN)
+    values = rows.values_list("pk", "user__username", "requested_at")
+    return [Job("crds", key, username, at) for key, username, at in values]
+
+
+def served() -> dict[str, datetime]:
+    """When the last check of each person began."""
+    rows = CrdCheck.objects.exclude(started_at=None).order_by()
+    return dict(rows.values_list("user__username").annotate(Max("started_at")))
+
+
+def read_check(row: CrdCheck) -> None:
+    """Reads the cluster as the user, whose rights are checked again, and completes the row."""
+    CrdCheck.objects.filter(requested_at__lt=timezone.now() - SHOWN).delete()
+    if row.attempts >= ATTEMPTS:
+        text_ = f"The check ended {ATTEMPTS} times without a result."
+        fail(row, text_, "The workers of the queue reports may lack memory; look at their logs.")
+        return
+    row.attempts, row.started_at = row.attempts + 1, timezone.now()
+    CrdCheck.objects.filter(pk=row.pk).update(attempts=row.attempts, started_at=row.started_at)
+    try:
+        as_user = impersonation_for(row.user, may_read_yaml)
+        if problem := sign_in_problem(row.user):
+            fail(row, problem, "")
+            return
+        named = {"kind": row.kind, "namespace": row.namespace, "name": row.name}
+        rows = Operator.objects.select_related("cluster").filter(cluster=row.cluster_id, **named)
+        if (operator := rows.first()) is None:
+            fail(row, f"{row.kind} {row.name} was removed from cluster {row.cluster}.", "")
+            return
+        crds = _new_crds(operator, row.bundle)
+        with client_for(row.cluster) as client:
+            reading = _Reading(client, row.cluster, as_user)
+            checked = [reading.check(operator.kind, name, crds[name]) for name in sorted(crds)]
+            row.result = {
+                "crds": [crd for crd in checked if crd is not None],
+                "requests": client.requests,
+                "bytes": reading.size,
+            }
+    except (KubeError, OlmwebError) as error:
+        fail(row, error.message, error.hint)
+        return
+    _finish(row)
+
+
+def fail(row: CrdCheck, message: str, hint: str) -> None:
+    row.result, row.error_text, row.error_hint = {}, message, hint
+    _finish(row)
+
+
+def _finish(row: CrdCheck) -> None:
+    """Not written over a newer request, and not made again after its user was deleted."""
+    CrdCheck.objects.filter(pk=row.pk, requested_at=row.requested_at).update(
+        result=row.result,
+        error_text=row.error_text,
+        error_hint=row.error_hint,
+        finished_at=timezone.now(),
+    )
+
+
+@dataclass(slots=True)
+class _Objects:
+    """What was read of the objects of one CRD."""
+
+    count: int = 0
+    complete: bool = True
+    unchecked: set[str] = field(default_factory=set)
+    by_outcome: Counter[str] = field(default_factory=Counter)
+    misfits: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, item: Object, version: str, reasons: tuple[Misfit, ...]) -> None:
+        self.count += 1
+        if not reasons:
+            return
+        worst = str(reasons[0].outcome)
+        self.by_outcome[worst] += 1
+        if self.by_outcome[worst] <= ROWS:
+            self.misfits.append(
+                {
+                    "namespace": text(item, "metadata", "namespace", limit=63),
+                    "name": text(item, "metadata", "name", limit=253),
+                    "version": version,
+                    "outcome": worst,
+                    "reasons": [asdict(reason) for reason in reasons],
+                }
+            )
+
+
+class _Reading:
+    """Reads CRDs and objects of one cluster as one person, within the bounds of a check."""
+
+    def __init__(self, client: KubeClient, cluster: Cluster, as_user: Impersonation | None) -> None:
+        self._client, self._cluster, self._as_user = client, cluster, as_user
+        self._left = OBJECTS
+        self.size = 0  # bytes of the objects
+
+    def check(self, kind: str, name: str, new: Object) -> dict[str, Any] | None:
+        """The row of one CRD; None if the cluster does not have it. `kind` is the operator's."""
+        who = self._as_user.user if self._as_user else "the account of OLM Web"
+        row: dict[str, Any] = {
+            "name": name,
+            "kind": text(new, "spec", "names", "kind"),
+            "error": "",
+        }
+        old: Object | None = None
+        versions: list[str] = []
+        objects = _Objects()
+        try:
+            old = self._client.get(CRDS, CRDS.versions[0], name, as_user=self._as_user)
+            if text(old, "spec", "names", "kind") == HIDDEN_KIND:
+                row["error"] = "OLM Web never reads Secrets."
+            else:
+                versions = checked_versions(old, new)
+                for version in versions:
+                    self._objects(old, new, version, objects)
+        except NotFound:
+            if old is None:
+                return None
+            row["error"] = f"Cluster {self._cluster} does not serve {name} any more."
+        except Forbidden as error:
+            what = f"CustomResourceDefinition {name}" if old is None else f"objects of {name}"
+            row["error"] = f"Cluster {self._cluster} does not let {who} read {what}."
+            row["error"] += f" {error.message}" if error.message else ""
+        except UnreadableSchema:
+            row["error"] = "The new schema is not one that an API server accepts."
+        changes = [] if old is None else list(_changes(kind, old, new))
+        misfits = sorted(objects.misfits, key=lambda misfit: list(Outcome).index(misfit["outcome"]))
+        return row | {
+            "changes": changes[:ROWS],
+            "versions": versions,
+            "objects": objects.count,
+            "complete": objects.complete and not row["error"],
+            "unchecked": sorted(objects.unchecked)[:ROWS],
+            "refused": objects.by_outcome[Outcome.REFUSED],
+            "olm_v0": objects.by_outcome[Outcome.OLM_V0],
+            "dropped": objects.by_outcome[Outcome.DROPPED],
+            "misfits": misfits[:ROWS],
+        }
+
+    def _objects(self, old: Object, new: Object, version: str, objects: _Objects) -> None:
+        schema = VersionSchema(schema_of(new, version))
+        objects.unchecked.update(schema.unchecked)
+        group, plural = text(old, "spec", "group"), text(old, "spec", "names", "plural")
+        resource = Resource(group, (version,), plural, text(old, "spec", "names", "kind"))
+        if self._left <= 0 or self.size >= BYTES:
+            objects.complete = False
+            return
+        pages = self._client.list_pages(resource, version, limit=PAGE, as_user=self._as_user)
+        for page in pages:
+            if page.restart:  # the list began again; its objects would count twice
+                objects.complete = False
+                return
+            self.size += page.size
+            self._left -= len(page.items)
+            for item in page.items:
+                objects.add(item, version, schema.misfits(item))
+            if page.continue_token and (self._left <= 0 or self.size >= BYTES):
+                objects.complete = False
+                return
+
+
+def _changes(kind: str, old: Object, new: Object) -> Iterator[dict[str, Any]]:
+    """The findings by outcome, the refused ones first."""
+    findings = [(_outcome(kind, finding), finding) for finding in crd_upgrade(old, new)]
+    for outcome, finding in sorted(findings, key=lambda row: CRD_OUTCOMES.index(row[0])):
+        yield {
+            "version": finding.version,
+            "path": finding.path,
+            "rule": finding.rule,
+            "note": finding.note,
+            "outcome": outcome,
+        }
