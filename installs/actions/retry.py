@@ -63,7 +63,16 @@ def plan_retry(operator: Operator) -> Plan:
 
 
 def _look_again(operator: Operator, *first: Step, sentences: tuple[str, ...] = (LOOK,)) -> Plan:
-    """The steps `first`, then the object with a new annotation."""
+    """The steps `first`, then the object with a new annotation.
+
+    OLM v0 resolves a namespace whenever one of its Subscriptions changes, also after a resolution
+    that failed for unsatisfiable constraints, which it does not repeat (operator-lifecycle-manager
+    0.42, pkg/controller/operators/catalog/operator.go, syncSubscriptions and
+    syncResolvingNamespace). That is needed after the deletion of a ClusterServiceVersion in the
+    way: no handler looks at those, and OLM notices one only by the OperatorGroup's annotation
+    olm.providedAPIs. The failure is not stale if it lasts: an InstallPlan that is not complete is
+    executed again and brings the deleted version back.
+    """
     steps = (*first, Apply(_annotated(owned_manifest(operator)), main=True))
     return plan_for(operator, Action.Verb.RETRY, steps, consequences=sentences)
 

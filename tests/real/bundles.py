@@ -21,7 +21,7 @@ class Bundle:
 
     `requires`: plural names of CRDs of GROUP that must exist, which nobody provides; `needs`:
     kinds of GROUP that the resolver must find a provider of; `ships`: (apiVersion, kind) of
-    objects that the bundle brings too, named as its package.
+    objects that the bundle brings too, named as its package; without `owns` it has no CRD.
     """
 
     package: str
@@ -32,13 +32,14 @@ class Bundle:
     channels: tuple[str, ...] = ("stable",)
     needs: tuple[str, ...] = ()
     ships: tuple[tuple[str, str], ...] = ()
+    owns: bool = True
 
     @property
     def name(self) -> str:
         return f"{self.package}.v{self.version}"
 
     def blob(self) -> dict[str, Any]:
-        manifests = [self._csv(), crd(self._plural, self._kind)]
+        manifests = [self._csv(), *([crd(self._plural, self._kind)] if self.owns else ())]
         manifests += [
             {"apiVersion": version, "kind": kind, "metadata": {"name": self.package}, "spec": {}}
             for version, kind in self.ships
@@ -53,10 +54,13 @@ class Bundle:
                     "type": "olm.package",
                     "value": {"packageName": self.package, "version": self.version},
                 },
-                {
-                    "type": "olm.gvk",
-                    "value": {"group": GROUP, "version": "v1", "kind": self._kind},
-                },
+                *(
+                    {
+                        "type": "olm.gvk",
+                        "value": {"group": GROUP, "version": "v1", "kind": kind},
+                    }
+                    for kind in ((self._kind,) if self.owns else ())
+                ),
                 *(
                     {
                         "type": "olm.gvk.required",
@@ -114,7 +118,7 @@ class Bundle:
                 ],
                 "install": {"strategy": "deployment", "spec": install},
                 "customresourcedefinitions": {
-                    "owned": [self._described(self._plural, self._kind)],
+                    "owned": [self._described(self._plural, self._kind)] if self.owns else [],
                     "required": [self._described(plural, "Needed") for plural in self.requires],
                 },
             },

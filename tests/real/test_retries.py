@@ -1,5 +1,6 @@
 """How long a failed resolution stays on real OLM v0 after its cause is gone."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.real.world import SECONDS, V1ALPHA1, World
 
 pytestmark = [pytest.mark.peers, pytest.mark.django_db]
 
-RETRIES = 3
+QUIET_SECONDS = 5
 
 Read = Callable[[str, str], Operator]
 
@@ -61,58 +62,90 @@ def resolution_failed(olm: World, namespace: str, name: str) -> str:
 
 
 def remove_csv(olm: World, namespace: str, csv: str) -> None:
-    old = olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", csv, namespace)
-    if old is None:
-        return
-    olm.kubectl.delete(old)
-
-    def is_gone() -> bool:
-        there = olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", csv, namespace)
-        return there is None or there["metadata"]["uid"] != old["metadata"]["uid"]
-
-    wait_until(is_gone, f"{csv} gone", SECONDS)
-
-
-def resolved_again(olm: World, namespace: str, csv: str) -> bool:
-    """Whether OLM took the failure back or made the version again, with a stale condition."""
-    return not resolution_failed(olm, namespace, "gull") or bool(
-        olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", csv, namespace)
+    olm.kubectl.delete(olm.kubectl.get(V1ALPHA1, "ClusterServiceVersion", csv, namespace))
+    wait_until(
+        lambda: olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", csv, namespace) is None,
+        f"{csv} gone",
+        SECONDS,
     )
 
 
-def test_a_retry_resolves_again_once_the_version_in_the_way_is_gone(olm: World, read: Read) -> None:
-    namespace, csv = olm.own_namespace("orphan"), "gull.v1.0.0"
-    olm.subscribe(namespace, "gull")
+def at_rest(olm: World, namespace: str, name: str) -> str:
+    """Waits until OLM has not written the Subscription for QUIET_SECONDS; its resourceVersion."""
+    seen = {"version": "", "since": 0.0}
+
+    def is_quiet() -> str:
+        version = olm.subscription(namespace, name)["metadata"]["resourceVersion"]
+        if version != seen["version"]:
+            seen.update(version=version, since=time.monotonic())
+        return version if time.monotonic() - float(seen["since"]) > QUIET_SECONDS else ""
+
+    return wait_until(is_quiet, f"{name} at rest", SECONDS)
+
+
+def orphan(olm: World, namespace: str, package: str) -> None:
+    """Leaves the installed version of a Subscription behind and subscribes again, which fails.
+
+    The first Subscription has to be at rest, with its InstallPlan complete. OLM executes an
+    unfinished plan again and so makes a deleted version anew (syncInstallPlans); and OLM writes the
+    status that it took from the deleted Subscription into a new one of that name
+    (updateSubscriptionStatuses compares no uid). Both in operator-lifecycle-manager 0.42,
+    pkg/controller/operators/catalog/operator.go.
+    """
+    csv = f"{package}.v1.0.0"
+    olm.subscribe(namespace, package)
     succeed(olm, namespace, csv)
-    olm.kubectl.delete(olm.subscription(namespace, "gull"))
-    olm.subscribe(namespace, "gull")
+    olm.tied(namespace, package, csv)
+    wait_until(
+        lambda: all(
+            plan.get("status", {}).get("phase") == "Complete"
+            for plan in olm.kubectl.list(V1ALPHA1, "InstallPlan", namespace)
+        ),
+        "the InstallPlan Complete",
+        SECONDS,
+    )
+    at_rest(olm, namespace, package)
+    olm.kubectl.delete(olm.subscription(namespace, package))
+    olm.subscribe(namespace, package)
     message = wait_until(
-        lambda: resolution_failed(olm, namespace, "gull"), "ResolutionFailed", SECONDS
+        lambda: resolution_failed(olm, namespace, package), "ResolutionFailed", SECONDS
     )
     assert f"clusterserviceversion {csv} exists and is not referenced by a subscription" in message
 
-    for attempt in range(RETRIES):
-        remove_csv(olm, namespace, csv)
-        # OLM may leave the condition for minutes after this deletion.
-        operator = read(namespace, "gull")
-        plan = plan_retry(operator)
-        assert isinstance(plan.main, Apply)
-        with client_for(operator.cluster) as client:
-            apply_step(client, plan.main, None)
-        try:
-            wait_until(lambda: resolved_again(olm, namespace, csv), "a new resolution", 45)
-        except TimeoutError:
-            # On a busy machine OLM at times keeps the condition although the version is gone. A
-            # person then looks for the version again and retries.
-            if attempt == RETRIES - 1:
-                raise
-        else:
-            break
-    wait_until(
-        lambda: olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", csv, namespace),
-        f"{csv} made again",
-        SECONDS,
-    )
+
+def is_made_again(olm: World, namespace: str, package: str) -> bool:
+    """Whether OLM took the failure back and made the version."""
+    csv = f"{package}.v1.0.0"
+    there = olm.kubectl.find(V1ALPHA1, "ClusterServiceVersion", csv, namespace)
+    return there is not None and not resolution_failed(olm, namespace, package)
+
+
+def test_olm_resolves_by_itself_when_the_version_in_the_way_owned_an_api(olm: World) -> None:
+    """Its deletion takes the API out of the annotation olm.providedAPIs of the OperatorGroup, and
+    OLM resolves a namespace whose OperatorGroup changes."""
+    namespace = olm.own_namespace("owner")
+    orphan(olm, namespace, "gull")
+    remove_csv(olm, namespace, "gull.v1.0.0")
+    wait_until(lambda: is_made_again(olm, namespace, "gull"), "a new resolution", SECONDS)
+
+
+def test_one_retry_resolves_again_once_the_version_in_the_way_is_gone(
+    olm: World, read: Read
+) -> None:
+    """OLM looks at no deletion of a ClusterServiceVersion, and this one changes nothing else."""
+    namespace = olm.own_namespace("orphan")
+    orphan(olm, namespace, "lantern")
+    version = at_rest(olm, namespace, "lantern")
+    remove_csv(olm, namespace, "lantern.v1.0.0")
+    assert at_rest(olm, namespace, "lantern") == version, "OLM did not notice the deletion"
+    assert resolution_failed(olm, namespace, "lantern")
+
+    operator = read(namespace, "lantern")
+    plan = plan_retry(operator)
+    assert isinstance(plan.main, Apply)
+    with client_for(operator.cluster) as client:
+        apply_step(client, plan.main, None)
+    wait_until(lambda: is_made_again(olm, namespace, "lantern"), "a new resolution", SECONDS)
 
 
 def test_olm_takes_a_failed_resolution_back_once_the_subscription_in_the_way_is_gone(

@@ -29,6 +29,7 @@ BUNDLES = (
     Bundle("winch", "1.0.0"),
     Bundle("gull", "1.0.0"),
     Bundle("tern", "1.0.0"),
+    Bundle("lantern", "1.0.0", owns=False),
 )
 
 
