@@ -72,13 +72,14 @@ def remove_csv(olm: World, namespace: str, csv: str) -> None:
 
 def at_rest(olm: World, namespace: str, name: str) -> str:
     """Waits until OLM has not written the Subscription for QUIET_SECONDS; its resourceVersion."""
-    seen = {"version": "", "since": 0.0}
+    seen, since = "", 0.0
 
     def is_quiet() -> str:
-        version = olm.subscription(namespace, name)["metadata"]["resourceVersion"]
-        if version != seen["version"]:
-            seen.update(version=version, since=time.monotonic())
-        return version if time.monotonic() - float(seen["since"]) > QUIET_SECONDS else ""
+        nonlocal seen, since
+        version: str = olm.subscription(namespace, name)["metadata"]["resourceVersion"]
+        if version != seen:
+            seen, since = version, time.monotonic()
+        return version if time.monotonic() - since > QUIET_SECONDS else ""
 
     return wait_until(is_quiet, f"{name} at rest", SECONDS)
 
