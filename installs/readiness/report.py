@@ -165,6 +165,7 @@ def named_operators(cluster: Cluster, update: ClusterUpdate) -> list[NamedOperat
     )
     named = []
     for operator in Operator.objects.filter(wanted, cluster=cluster).order_by("name", "pk"):
+        operator.cluster = cluster
         details = details_of(operator)
         waits = operator.health == Health.NEEDS_APPROVAL and details.get("plan")
         namespace = str(details.get("plan_namespace") or operator.namespace)
