@@ -177,6 +177,15 @@ def named_operators(cluster: Cluster, update: ClusterUpdate) -> list[NamedOperat
     return named
 
 
+def unnamed_blockers(update: ClusterUpdate, named: Sequence[NamedOperator]) -> list[UpdateBlocker]:
+    """The blockers of the update that do not just report the `named` operators, in their order."""
+    return [
+        blocker
+        for blocker in update.blockers
+        if not (named and reported_operators(blocker.message))
+    ]
+
+
 # --- offers of catalogs -------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from installs.queries.first_steps import FirstSteps, first_steps
 from installs.queries.leftovers import removed_owners
 from installs.queries.watched_resources import watched_resources
 from installs.readiness.blockers import read_minor
-from installs.readiness.report import named_operators
+from installs.readiness.report import named_operators, unnamed_blockers
 from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
@@ -108,13 +108,16 @@ def overview(request: HttpRequest) -> HttpResponse:
             operators = queries.shown_operators(shown, names=1)
             [single] = summaries = entries = queries.overview(shown, operators, names=1)
         page = paginate(entries, read_page(request.GET, notices), PAGE_SIZE, notices)
+    update = single.update if single else None
+    named = named_operators(single.cluster, update) if single and update else []
     context = {
         "page": page,
         "entries": entries,
         "notices": notices,
         "single": single,
         "following": _following(single),
-        "named": named_operators(single.cluster, single.update) if single and single.update else [],
+        "named": named,
+        "unnamed": unnamed_blockers(update, named) if update else [],
         "acts": may_act(request.user)[0],
         "several": several,
         "recent": recent(shown) if shown else None,

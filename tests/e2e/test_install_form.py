@@ -53,6 +53,9 @@ def test_the_chosen_version_reaches_the_install_form(new_page) -> None:
     offered.select_option(version)
     page.wait_for_url(f"**version={version}*")
     page.get_by_role("link", name="Install", exact=True).click()
+    expect(manifests(page)).to_contain_text(f"startingCSV: tracing-demo.v{version}")
+    page.get_by_role("radio", name="ClusterExtension").check()
+    expect(manifests(page)).to_contain_text("kind: ClusterExtension")
     expect(page.locator("[name=version]")).to_have_value(version)  # a ClusterExtension's pin
     page.get_by_role("radio", name="Subscription").check()
     expect(manifests(page)).to_contain_text(f"startingCSV: tracing-demo.v{version}")
