@@ -265,10 +265,8 @@ def package_of(request: InstallRequest) -> Package:
 
 def plan_of(request: InstallRequest, package: Package) -> Plan:
     """The plan that an approval would carry out now. Raises OlmwebError as `plan_for`."""
-    return plan_for(
-        *(request.cluster, package, request.path, request.version, request.asked),
-        request.config,
-    )
+    cluster, version = request.cluster, request.version
+    return plan_for(cluster, package, request.path, version, request.asked, request.config)
 
 
 def review_token(request: InstallRequest, plan: Plan, user: AnyUser) -> str:

@@ -48,8 +48,8 @@ def _invalid(error: ValueError) -> BadRequest:
 
 
 def require_config_field(rules: Method, choice: InstallChoice, cluster: Cluster | None) -> None:
-    """Raises OlmwebError (422) for a method without `spec.config`, and unless the cluster, if there
-    is one, is known to serve it."""
+    """Raises OlmwebError (422) for a method without `spec.config`, and for a cluster that is not
+    known to serve it."""
     if CONFIG_FIELD not in rules.fields:
         raise _no_config(
             f"A {rules.kind} has no {CONFIG}.", "Leave it out, or choose another method."

@@ -166,15 +166,15 @@ def config_problems(config: Mapping[str, Any], schema: Schema) -> list[Problem]:
         )
     except (ValueError, RecursionError):
         return []
-    found: dict[str, Problem] = {}
+    problems: dict[str, Problem] = {}
     for error in validator.iter_errors(dict(config)):
         for problem in _problems_of(error, schema):
-            found.setdefault(problem.path, problem)
-        if len(found) >= PROBLEMS_SHOWN:
+            problems.setdefault(problem.path, problem)
+        if len(problems) >= PROBLEMS_SHOWN:
             break
     for problem in _duplicates(config, schema, CONFIG):
-        found.setdefault(problem.path, problem)
-    return list(found.values())[:PROBLEMS_SHOWN]
+        problems.setdefault(problem.path, problem)
+    return list(problems.values())[:PROBLEMS_SHOWN]
 
 
 def _json_schema(schema: Any, *, closed: bool = True) -> dict[str, Any]:

@@ -116,14 +116,14 @@ def test_only_an_install_with_a_configuration_reads_the_schema(
 def test_an_install_request_keeps_its_configuration(
     cluster: Cluster, package: Package, bob: User, olivia: User
 ) -> None:
-    asked = {**BODY, "version": "1.1.0", "reason": "For the shop.", "config": CONFIG}
-    del asked["verb"]
-    made = post(bob, asked, url="/api/v1/requests")
-    assert (made.status_code, made.json()["config"]) == (201, CONFIG), made.json()
-    assert post(bob, asked, url="/api/v1/requests").json()["id"] == made.json()["id"]
-    other = post(bob, asked | {"config": {}}, url="/api/v1/requests")
+    body = {**BODY, "version": "1.1.0", "reason": "For the shop.", "config": CONFIG}
+    del body["verb"]
+    answer = post(bob, body, url="/api/v1/requests")
+    assert (answer.status_code, answer.json()["config"]) == (201, CONFIG), answer.json()
+    assert post(bob, body, url="/api/v1/requests").json()["id"] == answer.json()["id"]
+    other = post(bob, body | {"config": {}}, url="/api/v1/requests")
     assert (other.status_code, other.json()["error"]["code"]) == (409, "busy")
-    wrong = post(bob, asked | {"config": BAD}, url="/api/v1/requests")
+    wrong = post(bob, body | {"config": BAD}, url="/api/v1/requests")
     assert list(wrong.json()["error"]["fields"]) == ["config.env[0].value"]
     row = InstallRequest.objects.get()
     planned = install_requests.plan_of(row, package)
