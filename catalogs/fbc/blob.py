@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from catalogs.fbc.lint_impact import reactions_of
+from olmweb.kube.documents import KubernetesLoader
 
 PACKAGE, CHANNEL, BUNDLE, DEPRECATIONS = (
     "olm.package",
@@ -310,8 +311,8 @@ def _salvage(value: Any, kind: Any, path: str, faults: list[Fault]) -> Any:
     return msgspec.UNSET
 
 
-class _YamlLoader(yaml.CSafeLoader):
-    """Loads YAML as opm does: an unquoted timestamp stays a string."""
+class _YamlLoader(KubernetesLoader):
+    """Loads YAML as opm does, with integers of a bounded length."""
 
 
 def _integer(loader: _YamlLoader, node: yaml.ScalarNode) -> int:
@@ -322,10 +323,6 @@ def _integer(loader: _YamlLoader, node: yaml.ScalarNode) -> int:
 
 
 _YamlLoader.add_constructor("tag:yaml.org,2002:int", _integer)
-_YamlLoader.yaml_implicit_resolvers = {
-    first: [(tag, regex) for tag, regex in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def yaml_to_json(document: bytes) -> bytes:
@@ -336,7 +333,7 @@ def yaml_to_json(document: bytes) -> bytes:
     """
     try:
         _check_events(yaml.parse(document, Loader=_YamlLoader), len(document))
-        # Safe: _YamlLoader is CSafeLoader less one resolver.
+        # Safe: _YamlLoader is a CSafeLoader.
         return msgspec.json.encode(yaml.load(document, Loader=_YamlLoader))  # noqa: S506
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

@@ -1,4 +1,4 @@
-"""Documents that people write for Kubernetes: YAML or JSON, as text of unknown origin. Pure."""
+"""YAML as Kubernetes reads it, and documents that people write for it, of unknown origin. Pure."""
 
 from typing import Any
 
@@ -7,8 +7,17 @@ import yaml
 _SHOWN = 60  # characters of a field's name in a sentence
 
 
-class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: dates are text, and no field is there twice."""
+class KubernetesLoader(yaml.CSafeLoader):
+    """YAML with the types of JSON, as Kubernetes and opm read it: a date is text."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+class _StrictLoader(KubernetesLoader):
+    """Refuses a field that is there twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names: set[str] = set()
@@ -18,12 +27,6 @@ class _Loader(yaml.CSafeLoader):
                     raise yaml.YAMLError(f"the field {key.value[:_SHOWN]} is there twice")
                 names.add(key.value)
         return super().construct_mapping(node, deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def read_document(text: str, characters: int, levels: int) -> Any:
@@ -36,14 +39,14 @@ def read_document(text: str, characters: int, levels: int) -> Any:
         raise ValueError(f"This has {len(text)} characters and may have {characters}.")
     try:
         _require_plain(text, levels)
-        return yaml.load(text, _Loader)  # noqa: S506 - safe: CSafeLoader less a resolver
+        return yaml.load(text, _StrictLoader)  # noqa: S506 - safe: a CSafeLoader
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"This is not valid YAML: {_problem(error)}.") from None
 
 
 def _require_plain(text: str, levels: int) -> None:
     depth = 0
-    for event in yaml.parse(text, _Loader):
+    for event in yaml.parse(text, _StrictLoader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > levels:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from olmweb.kube.documents import KubernetesLoader
 from olmweb.sandbox.apiserver import errors, validation
 from olmweb.sandbox.apiserver.errors import ApiError
 from olmweb.sandbox.apiserver.http_server import Request
@@ -20,19 +21,8 @@ _SHOWN = 30  # characters of the body in a message
 _NO_NAME = "the name of the object ({0} based on URL) was undeterminable: name must be provided"
 
 
-class _BodyLoader(yaml.CSafeLoader):
-    """YAML with the types of JSON: a time is a string."""
-
-    yaml_implicit_resolvers = {
-        first: [
-            (tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"
-        ]
-        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-    }
-
-
 def _yaml(body: bytes) -> Any:
-    return yaml.load(body, _BodyLoader)  # noqa: S506  # a safe loader with one type less
+    return yaml.load(body, KubernetesLoader)  # noqa: S506 - a CSafeLoader
 
 
 @dataclass(frozen=True, slots=True)
