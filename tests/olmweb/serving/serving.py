@@ -6,15 +6,29 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from olmweb.serving import server
 from olmweb.serving.bridge import ThreadedWsgi
+from tests.bench.tools import environment
 
 BODY_LIMIT = 100_000
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def production_environment(folder: Path, **more: str) -> dict[str, str]:
+    """The environment of `manage.py web` with a database in `folder`."""
+    return environment(
+        folder,
+        DATABASE_URL=f"sqlite:///{folder}/db.sqlite3",
+        REDIS_URL="redis://127.0.0.1:1/0",  # away: nothing here needs it
+        OLMWEB_SECRET_KEY="only for this test " * 4,
+        OLMWEB_HOSTS="127.0.0.1",
+        **more,
+    )
 
 
 @contextmanager

@@ -25,10 +25,18 @@ from olmweb.serving import http_metrics, tail
 from olmweb.serving.bridge import ThreadedWsgi
 from olmweb.serving.streams import EventStreams, Hub
 from olmweb.serving.tail import EventLog, Tail
-from tests.bench.tools import environment, migrate
+from tests.bench.tools import migrate
 from tests.conftest import ROOT
 from tests.factories import make_cluster
-from tests.olmweb.serving.serving import BODY_LIMIT, connect, get, read_all, running, serving
+from tests.olmweb.serving.serving import (
+    BODY_LIMIT,
+    connect,
+    get,
+    production_environment,
+    read_all,
+    running,
+    serving,
+)
 from tests.olmweb.serving.test_metrics import Scrape
 from tests.olmweb.serving.test_streams import FeedOfTheTest, wait_for
 from tests.olmweb.serving.test_tail import Client as Reader
@@ -210,12 +218,8 @@ def test_receivers_have_the_age_of_what_waits_and_their_deliveries(
 def web(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """`manage.py web` with three processes: its address, and the supervisor."""
     port = free_port()
-    environ = environment(
+    environ = production_environment(
         tmp_path,
-        DATABASE_URL=f"sqlite:///{tmp_path}/db.sqlite3",
-        REDIS_URL="redis://127.0.0.1:1/0",  # away: nothing here needs it
-        OLMWEB_SECRET_KEY="only for this test " * 4,
-        OLMWEB_HOSTS="127.0.0.1",
         OLMWEB_HTTPS="false",
         OLMWEB_PUBLIC_READ="true",
         OLMWEB_WEB_PROCESSES="3",

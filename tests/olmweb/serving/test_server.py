@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ import pytest
 
 from olmweb.celery import app as celery_app
 from olmweb.serving import bridge, embedded, server
-from tests.bench.tools import environment
 from tests.conftest import ROOT
 from tests.olmweb.serving.serving import (
     BODY_LIMIT,
     connect,
     get,
+    production_environment,
     read_all,
     running,
     seconds_of,
@@ -393,20 +394,17 @@ def test_web_processes_that_fail_at_each_start_end_the_server(
 ) -> None:
     (tmp_path / "application.py").write_text(APPLICATION.format(failures=failures))
     port = free_port()
-    environ = environment(
+    environ = production_environment(
         tmp_path,
-        DATABASE_URL=f"sqlite:///{tmp_path}/db.sqlite3",
-        REDIS_URL="redis://127.0.0.1:1/0",  # away: nothing here needs it
-        OLMWEB_SECRET_KEY="only for this test " * 4,
-        OLMWEB_HOSTS="127.0.0.1",
         OLMWEB_WEB_PROCESSES="2",
         PYTHONPATH=f"{ROOT}:{tmp_path}",
     )
     log = tmp_path / "log"
     with log.open("wb") as output:
         web = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, str(port)], cwd=ROOT, env=environ, stderr=output
-        )
+            [sys.executable, "-c", COMMAND, str(port)], cwd=ROOT, env=environ, stderr=output,
+            start_new_session=True,
+        )  # fmt: skip
     try:
         if failures < server.FAILED_STARTS:
             wait_for_port(port, web, "web")
@@ -418,7 +416,8 @@ def test_web_processes_that_fail_at_each_start_end_the_server(
             return
         assert web.wait(60) == 1
     finally:
-        web.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(web.pid, signal.SIGKILL)  # also the web processes
         web.wait()
     *_, last = log.read_text().splitlines()
     assert last == (
