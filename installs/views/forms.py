@@ -44,15 +44,15 @@ KEY_LIMIT = 100  # characters, as the column holds
 class ConfigurationForm(ValuesForm):
     """The fields of `spec.config`; see installs.methods.configuration_fields."""
 
-    config_env = ValueField(LINES_LIMIT)
-    config_node_selector = ValueField(LINES_LIMIT)
-    config_tolerations = ValueField(LINES_LIMIT)
-    config_requests_cpu = ValueField()
-    config_requests_memory = ValueField()
-    config_limits_cpu = ValueField()
-    config_limits_memory = ValueField()
-    config_watch_namespace = ValueField()
-    config_more = ValueField(LINES_LIMIT)
+    config_env = ValueField(LINES_LIMIT, label="Environment variables (env)")
+    config_node_selector = ValueField(LINES_LIMIT, label="Node selector (nodeSelector)")
+    config_tolerations = ValueField(LINES_LIMIT, label="Tolerations")
+    config_requests_cpu = ValueField(label="CPU request")
+    config_requests_memory = ValueField(label="Memory request")
+    config_limits_cpu = ValueField(label="CPU limit")
+    config_limits_memory = ValueField(label="Memory limit")
+    config_watch_namespace = ValueField(label="Namespace to watch (watchNamespace)")
+    config_more = ValueField(LINES_LIMIT, label="More fields, as YAML")
 
     def refuse(self, sentences: Mapping[str, str]) -> None:
         """A problem of the configuration is shown at the field that has the value."""

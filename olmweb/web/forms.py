@@ -90,10 +90,11 @@ class QueryForm(forms.Form):
 
 
 class ValueField(forms.CharField):
-    """Text as it was sent, cut to `limit` characters."""
+    """Text as it was sent, cut to `limit` characters. `label` names it in messages, instead of the
+    name of the field."""
 
-    def __init__(self, limit: int = 1000) -> None:
-        super().__init__(required=False, strip=False)
+    def __init__(self, limit: int = 1000, label: str | None = None) -> None:
+        super().__init__(required=False, strip=False, label=label)
         self.limit = limit
 
     def clean(self, value: Any) -> str:
@@ -110,6 +111,11 @@ class ValuesForm(forms.Form):
     def refuse(self, sentences: Mapping[str, str]) -> None:
         for name, sentence in sentences.items():
             self.errors[name] = self.error_class([sentence])
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Field to its label, of those that have one."""
+        return {name: str(field.label) for name, field in self.fields.items() if field.label}
 
     @property
     def sentences(self) -> dict[str, str]:

@@ -120,6 +120,11 @@ def test_a_wrong_value_is_refused_beside_its_field(
         assert "refusal" not in answer.context or answer.context["refusal"] is None
     answer = writer.post(INSTALL, VALUES | {field: text, "step": "review"})
     assert answer.status_code == 422
+    form = answer.context["form"]
+    assert (
+        f'href="#field-{field}">Go to the field {form[field].label}</a>' in answer.content.decode()
+    )
+    assert form[field].label != field
 
 
 def test_the_answer_of_the_dry_run_is_beside_the_field_too(
