@@ -83,8 +83,8 @@ def _install(action: Action, client: KubeClient) -> bool:
             finish(
                 action,
                 Action.State.NO_CHANGE,
-                f"{action.path} {action.name} exists already with the same specification; "
-                "nothing was written.",
+                f"{action.path} {action.name} exists already with all requested values; nothing "
+                "was written.",
                 code="already-so",
                 uid=uid_of(there),
             )
