@@ -35,6 +35,7 @@ _LIMITS = (("maximum", "exclusiveMaximum"), ("minimum", "exclusiveMinimum"))
 _PRESERVES = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
 _CEL = "x-kubernetes-validations"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
 _RANGES = {
     ("integer", "int32"): (-(2**31), 2**31 - 1),
     ("number", "float"): (-3.4028234663852886e38, 3.4028234663852886e38),
@@ -76,9 +77,7 @@ class VersionSchema:
 
     def __init__(self, schema: Any) -> None:
         self._schema: Object = schema if isinstance(schema, Mapping) else {}
-        unchecked: list[str] = []
-        translated = _translated(self._schema, "", unchecked, 0)
-        self.unchecked = tuple(unchecked)
+        translated, self.unchecked = json_schema(self._schema)
         try:
             self._validator = Draft7Validator(
                 translated,
@@ -160,8 +159,21 @@ def _bare(schema: Any, *, names: bool = False) -> Any:
 # -- JSON Schema -----------------------------------------------------------------------------------
 
 
-def _translated(schema: Any, path: str, unchecked: list[str], depth: int) -> dict[str, Any]:
-    """JSON Schema draft 7 for a schema of a CRD: only keywords that CRDs may have, so no `$ref`."""
+def json_schema(schema: Any, *, closed: bool = False) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """JSON Schema draft 7 for a schema of a CRD, and its parts that only a cluster can evaluate, as
+    `path: part`.
+
+    It has only keywords that CRDs may have, so no `$ref`. `closed`: fields that the schema does not
+    declare are refused, as by a server-side apply, and those with a default are not required, as
+    the server fills them in first; for objects that are not pruned and filled in here.
+    """
+    unchecked: list[str] = []
+    return _translated(schema, "", unchecked, 0, closed), tuple(unchecked)
+
+
+def _translated(
+    schema: Any, path: str, unchecked: list[str], depth: int, closed: bool
+) -> dict[str, Any]:
     if not isinstance(schema, Mapping) or depth >= DEEPEST:
         return {}
     out: dict[str, Any] = {key: schema[key] for key in _COPIED if schema.get(key) is not None}
@@ -178,29 +190,39 @@ def _translated(schema: Any, path: str, unchecked: list[str], depth: int) -> dic
         count = f"{len(rules)} CEL rule" + ("s" if len(rules) > 1 else "")
         unchecked.append(f"{path or 'object'}: {count}")
 
-    def below(child: Any, place: str) -> dict[str, Any]:
-        return _translated(child, place, unchecked, depth + 1)
+    def below(child: Any, place: str, *, repeats: bool = False) -> dict[str, Any]:
+        # Schemas of anyOf and the like repeat some of the fields only.
+        return _translated(child, place, unchecked, depth + 1, closed and not repeats)
 
     properties = schema.get("properties")
-    if isinstance(properties, Mapping):
+    properties = properties if isinstance(properties, Mapping) else {}
+    if properties:
         out["properties"] = {
             name: below(child, _joined(path, name)) for name, child in properties.items()
         }
     for key, place in (("items", f"{path}[]"), ("additionalProperties", f"{path}.*")):
         if isinstance(schema.get(key), Mapping):
             out[key] = below(schema[key], place)
-    if schema.get("additionalProperties") is False:
+    declared = properties and "additionalProperties" not in out and not schema.get(_PRESERVES)
+    if schema.get("additionalProperties") is False or (closed and declared):
         out["additionalProperties"] = False
+    if closed and "required" in out:
+        out["required"] = [
+            name for name in out["required"] if dig(properties.get(name), "default") is None
+        ]
     if isinstance(schema.get("not"), Mapping):
-        out["not"] = below(schema["not"], path)
+        out["not"] = below(schema["not"], path, repeats=True)
     for key in ("allOf", "anyOf", "oneOf"):
+        if key == "anyOf" and schema.get(_INT_OR_STRING) is True:
+            continue  # the two types again
         if children := items(schema, key):
-            out[key] = [*out.get(key, ()), *(below(child, path) for child in children)]
+            own = [below(child, path, repeats=True) for child in children]
+            out[key] = [*out.get(key, ()), *own]
     return out
 
 
 def _types(schema: Object) -> list[str]:
-    if schema.get("x-kubernetes-int-or-string") is True:
+    if schema.get(_INT_OR_STRING) is True:
         types = ["integer", "string"]
     else:
         types = [text(schema, "type")] if text(schema, "type") else []

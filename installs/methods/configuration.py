@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
+from catalogs.contents.crd_objects import json_schema
 from catalogs.install_methods import InstallMethod
 from olmweb.kube.documents import read_document
 
@@ -54,12 +55,6 @@ _NAMES = {
     "array": "a list",
     "null": "no value",
 }
-# Keywords that mean the same in both; `$ref` is none of them, so a schema leads to no request.
-_SAME = (
-    *("type", "enum", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    *("multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems"),
-    *("minProperties", "maxProperties"),
-)
 _Kind = jsonschema_rs.ValidationErrorKind
 
 
@@ -159,8 +154,8 @@ def config_problems(config: Mapping[str, Any], schema: Schema) -> list[Problem]:
     """What the API server would refuse of a normalized configuration, in the order of its fields;
     at most PROBLEMS_SHOWN. None where the schema can't be used: the dry run decides then."""
     try:
-        validator = jsonschema_rs.Draft202012Validator(
-            _json_schema(schema),
+        validator = jsonschema_rs.Draft7Validator(
+            json_schema(schema, closed=True)[0],
             validate_formats=False,
             pattern_options=jsonschema_rs.RegexOptions(),  # linear in the length of a value
         )
@@ -175,49 +170,6 @@ def config_problems(config: Mapping[str, Any], schema: Schema) -> list[Problem]:
     for problem in _duplicates(config, schema, CONFIG):
         problems.setdefault(problem.path, problem)
     return list(problems.values())[:PROBLEMS_SHOWN]
-
-
-def _json_schema(schema: Any, *, closed: bool = True) -> dict[str, Any]:
-    """The structural schema as JSON Schema. `closed` is false inside anyOf and the like, whose
-    schemas repeat some fields only."""
-    if not isinstance(schema, Mapping):
-        return {}
-    translated: dict[str, Any] = {name: schema[name] for name in _SAME if name in schema}
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping):
-        translated["properties"] = {
-            name: _json_schema(child, closed=closed) for name, child in properties.items()
-        }
-        # The API server sets defaults before it looks for required fields.
-        required = [
-            name for name in schema.get("required") or () if not _has_default(properties.get(name))
-        ]
-    else:
-        required = list(schema.get("required") or ())
-    if required:
-        translated["required"] = required
-    if isinstance(schema.get("items"), Mapping):
-        translated["items"] = _json_schema(schema["items"], closed=closed)
-    extra = schema.get("additionalProperties")
-    if isinstance(extra, Mapping):
-        translated["additionalProperties"] = _json_schema(extra, closed=closed)
-    elif closed and properties and not schema.get("x-kubernetes-preserve-unknown-fields"):
-        translated["additionalProperties"] = False
-    for name in ("allOf", "anyOf", "oneOf"):
-        if isinstance(schema.get(name), list):
-            translated[name] = [_json_schema(child, closed=False) for child in schema[name]]
-    if isinstance(schema.get("not"), Mapping):
-        translated["not"] = _json_schema(schema["not"], closed=False)
-    if schema.get("x-kubernetes-int-or-string"):
-        translated["type"] = ["integer", "string"]
-        translated.pop("anyOf", None)
-    elif schema.get("nullable") and isinstance(translated.get("type"), str):
-        translated["type"] = [translated["type"], "null"]
-    return translated
-
-
-def _has_default(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and "default" in schema
 
 
 def _duplicates(value: Any, schema: Any, path: str) -> Iterator[Problem]:
