@@ -1,0 +1,141 @@
+"""Configurations checked by the served schema beside the answers of a real API server."""
+
+from typing import Any
+
+import pytest
+
+from catalogs.install_methods import InstallMethod
+from installs.methods.configuration import config_problems, read_config, schema_for
+from installs.state.decode.workloads import custom_resource_definition
+from tests.installs.methods.test_configuration import EXTENSION
+from tests.peers.client import APPLY, ApiRefused, wait_until
+from tests.peers.servers import ApiServer
+from tests.real.test_crd_upgrade import crd, installed
+
+pytestmark = pytest.mark.peers
+
+GOOD = (
+    "env: [{name: LOG_LEVEL, value: debug}, {name: A, valueFrom: {fieldRef: {fieldPath: a}}}]",
+    "env: [{name: A, valueFrom: {configMapKeyRef: {key: a}}}]",
+    "envFrom: [{secretRef: {name: proxy}, prefix: P_}]",
+    "env:\nnodeSelector: {kubernetes.io/os: linux}",
+    "resources: {requests: {cpu: 2, memory: 512Mi}, limits: {cpu: '1.5', memory: 1e3}}",
+    "resources: {claims: [{name: a}, {name: b}]}",
+    "tolerations: [{key: infra, operator: Exists, effect: Anything, tolerationSeconds: 30}]",
+    "volumes: [{name: ca, configMap: {name: trusted, items: [{key: a, path: b, mode: 420}]}}]",
+    "volumeMounts: [{name: ca, mountPath: /etc/ca, readOnly: true}]",
+    "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+    "{nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [b]}]}]}}}",
+    "selector: {matchLabels: {a: b}}\nannotations: {a: '1'}",
+)
+BAD = (
+    "env: {LOG_LEVEL: debug}",
+    "env: [{name: A, value: 1}]",
+    "env: [{name: A, value: true}]",
+    "env: [{value: a}]",
+    "env: [null]",
+    "env: [{name: A, valueFrom: {configMapKeyRef: {name: a}}}]",
+    "envs: []",
+    "env: [{name: A, values: b}]",
+    "nodeSelector: {a: true}",
+    "nodeSelector: [a]",
+    "resources: {limits: {cpu: 1 core}}",
+    "resources: {limits: {cpu: true}}",
+    "resources: {limits: {cpu: 1.5}}",
+    "resources: {claims: [{name: a}, {name: a}]}",
+    "tolerations: [{tolerationSeconds: 1.5}]",
+    "tolerations: [{tolerationSeconds: '30'}]",
+    "volumes: [{configMap: {name: trusted}}]",
+    "volumeMounts: [{name: ca}]",
+    "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {}}}",
+    "annotations: {a: 1}",
+)
+INLINE_GOOD = (
+    "{configType: Inline, inline: {watchNamespace: apps}}",
+    "{configType: Inline, inline: {deploymentConfig: {env: [{name: A}]}, other: [1]}}",
+)
+INLINE_BAD = (
+    "{configType: Inline}",
+    "{configType: Inline, inline: {}}",
+    "{configType: Inline, inline: a}",
+    "{inline: {watchNamespace: apps}}",
+    "{configType: Helm, inline: {a: b}}",
+    "{configType: Inline, inline: {a: b}, more: 1}",
+)
+
+
+def schema_of(definition: dict[str, Any], version: str) -> dict[str, Any]:
+    """The schema of `spec.config` as the sync stores it of the server's definition."""
+    decoded = custom_resource_definition(definition)
+    assert decoded is not None
+    schema: dict[str, Any] = decoded.columns["config_schemas"][version]
+    return schema
+
+
+def answer(server: ApiServer, collection: str, body: dict[str, Any]) -> str:
+    """What a server-side apply that is not kept is refused with; empty if it is accepted."""
+    path = f"{collection}/{body['metadata']['name']}?fieldManager=olmweb&dryRun=All"
+    try:
+        server.admin.call("PATCH", path, body, content_type=APPLY)
+    except ApiRefused as error:
+        if error.status not in (400, 422, 500):  # 500: no typed patch
+            raise
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("text", [*GOOD, *BAD])
+def test_the_server_refuses_what_the_schema_refuses(apiserver: ApiServer, text: str) -> None:
+    name = "subscriptions.operators.coreos.com"
+    served = apiserver.admin.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
+    config = read_config(text)
+    problems = config_problems(config, schema_of(served, "v1alpha1"))
+    body = {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "Subscription",
+        "metadata": {"name": "configured"},
+        "spec": {"name": "a", "source": "b", "sourceNamespace": "c", "config": config},
+    }
+    path = "/apis/operators.coreos.com/v1alpha1/namespaces/default/subscriptions"
+    refused = answer(apiserver, path, body)
+    assert bool(problems) == bool(refused) == (text in BAD), (problems, refused)
+
+
+@pytest.fixture(scope="module")
+def extensions(apiserver: ApiServer) -> str:
+    """The collection of a kind with the experimental `spec.config` of a ClusterExtension."""
+    rule = (
+        "has(self.configType) && self.configType == 'Inline' ? has(self.inline) : !has(self.inline)"
+    )
+    definition = crd("configured")
+    config = EXTENSION | {"x-kubernetes-validations": [{"rule": rule}]}
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["config"] = config
+    installed(apiserver, definition)
+    path = "/apis/crdsafety.example.com/v1/namespaces/default/configured"
+
+    def is_served() -> bool:
+        try:
+            apiserver.admin.call("GET", path)
+        except ApiRefused:
+            return False
+        return True
+
+    wait_until(is_served, "the kind being served")
+    return path
+
+
+@pytest.mark.parametrize("text", [*INLINE_GOOD, *INLINE_BAD])
+def test_the_server_refuses_an_inline_configuration_that_the_schema_refuses(
+    apiserver: ApiServer, extensions: str, text: str
+) -> None:
+    config = read_config(text)
+    problems = config_problems(config, schema_for(InstallMethod.CLUSTER_EXTENSION, EXTENSION))
+    body = {
+        "apiVersion": "crdsafety.example.com/v1",
+        "kind": "Configured",
+        "metadata": {"name": "one"},
+        "spec": {"config": config},
+    }
+    refused = answer(apiserver, extensions, body)
+    assert bool(problems) == bool(refused) == (text in INLINE_BAD), (problems, refused)
