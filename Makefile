@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ASSET_SOURCES := $(shell find static/src templates -type f 2>/dev/null) package-lock.json static/build.mjs
 
-.PHONY: help install demo dev run clean-demo unit check test chart peers bench soak fuzz lint format lock
+.PHONY: help install demo dev run clean-demo unit check test chart peers bench soak fuzz audit lint format lock
 
 help:
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -101,6 +101,10 @@ fuzz: $(VENV)/.dev ## feed odd bytes to the reader of catalogs for a minute (FUZ
 	@$(PIP) install --require-hashes -r requirements/fuzz.txt
 	@$(BIN)/python -m tests.fuzz.fuzz_reader -max_total_time=$(or $(FUZZ_SECONDS),60)
 
+audit: $(BIN)/python ## known vulnerabilities of the locked Python packages (needs the internet)
+	@$(PIP) install --require-hashes -r requirements/audit.txt
+	@$(BIN)/pip-audit --strict --disable-pip --require-hashes -r requirements/app.txt -r requirements/dev.txt
+
 lint: $(VENV)/.dev ## ruff, djlint, mypy, import-linter, migrations
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/djlint --quiet --check --lint templates
@@ -118,6 +122,7 @@ lock: $(VENV)/.dev ## refresh the lock files (hashes, no registry addresses)
 	@$(UV) --group dev pyproject.toml -c requirements/app.txt -o requirements/dev.txt
 	@$(UV) --group build -o requirements/build.txt
 	@$(UV) --group fuzz -o requirements/fuzz.txt
+	@$(UV) --group audit -c requirements/dev.txt -o requirements/audit.txt
 	@$(UV) --group node -o requirements/node.txt
 	@$(UV) --group go -o requirements/go.txt
 	@npm install --package-lock-only
