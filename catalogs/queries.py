@@ -11,6 +11,7 @@ from catalogs.fbc.properties import PropertyText, describe_properties
 from catalogs.graph import GraphEntry
 from catalogs.models import Blob, Bundle, BundleGVK, Catalog, Channel, ChannelEntry, Package
 from catalogs.storage import blobs
+from olmweb.models import Cluster
 
 BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown without decoding
 BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
@@ -37,11 +38,21 @@ def distinct_catalogs(rows: Iterable[Catalog]) -> list[list[Catalog]]:
     return list(groups.values())
 
 
-def count_packages(catalogs: Iterable[Catalog]) -> int:
-    """The number of packages in all of these catalogs together, as the software catalog shows them:
-    by name. One query."""
-    rows = Package.objects.filter(catalog__in=[catalog.pk for catalog in catalogs])
-    return rows.order_by().aggregate(number=Count("name", distinct=True))["number"] or 0
+def read_catalogs(clusters: Iterable[Cluster], *fields: str) -> list[Catalog]:
+    """Every catalog by name, with these fields and its cluster, one of `clusters`; one query."""
+    by_id = {cluster.pk: cluster for cluster in clusters}
+    rows = list(Catalog.objects.only("name", "cluster_id", *fields).order_by("name", "pk"))
+    for row in rows:
+        if row.cluster_id in by_id:  # else added since; it is read when it is shown
+            row.cluster = by_id[row.cluster_id]
+    return rows
+
+
+def count_packages() -> int:
+    """The number of packages in all catalogs together, as the software catalog shows them: by name.
+    One query."""
+    rows = Package.objects.order_by()
+    return rows.aggregate(number=Count("name", distinct=True))["number"] or 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,11 +134,12 @@ class Run:
 def standings(catalogs: Iterable[Catalog]) -> dict[int, Standing]:
     """The progress of the running syncs of these catalogs, by the catalog's key. One query when
     none is running, two otherwise."""
-    by_target = {str(catalog): catalog.pk for catalog in catalogs}
-    running = SyncRun.objects.filter(kind=SyncRun.Kind.CATALOG, outcome=SyncRun.Outcome.RUNNING)
-    rows = [row for row in running.order_by("id") if row.target in by_target]
-    if not rows:
+    runs = SyncRun.objects.filter(kind=SyncRun.Kind.CATALOG, outcome=SyncRun.Outcome.RUNNING)
+    running = list(runs.order_by("id"))
+    if not running:
         return {}
+    by_target = {str(catalog): catalog.pk for catalog in catalogs}
+    rows = [row for row in running if row.target in by_target]
     # The row of a killed process remains until the next run, but not its lease.
     names = [f"catalog:{by_target[row.target]}" for row in rows]
     leases = Lease.objects.filter(name__in=names, expires_at__gt=timezone.now())

@@ -23,13 +23,28 @@ from catalogs.views.problems import problems_tab
 from olmweb.accounts.roles import INSPECT_ALL, SYNC, require, sign_in_required
 from olmweb.api.formats import stream
 from olmweb.models import SyncRun
+from olmweb.web.context import clusters
 from olmweb.web.forms import FilterForm, SortFilter, read_page
-from olmweb.web.pages import STOP_POLLING, render_page, revision_token, unchanged, wants_fragment
+from olmweb.web.pages import (
+    STOP_POLLING,
+    cluster_revision,
+    render_page,
+    revision_token,
+    unchanged,
+    wants_fragment,
+)
 from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
 from olmweb.web.tables import Column, Table
 
 RUNS = 10
+# Of the catalogs of the list.
+_FIELDS = (
+    *("slug", "namespace", "source_kind", "state", "error_text", "error_hint", "access_method"),
+    *("checked_at", "synced_at", "changed_at", "last_cost", "priority", "revision"),
+    *("package_count", "bundle_count", "problem_count"),
+)
+_SHOWN = attrgetter("pk", *_FIELDS)
 Entry = tuple[Catalog, presenters.Status, sync_progress.Standing | None]
 
 
@@ -106,10 +121,10 @@ class CatalogLine:
 @require_safe
 def catalog_list(request: HttpRequest) -> HttpResponse:
     sort = CatalogsForm.read(request.GET)["sort"]
-    catalogs = list(Catalog.objects.select_related("cluster", "image_inspection"))
+    catalogs = queries.read_catalogs(clusters(request), *_FIELDS)
     standings = sync_progress.standings(catalogs)
     runs = sorted((key, catalog.run) for key, catalog in standings.items())
-    rev = revision_token([_catalog_stamp(catalog) for catalog in catalogs], runs)
+    rev = revision_token(cluster_revision(request), list(map(_SHOWN, catalogs)), runs)
     answer = unchanged(request, rev)
     if answer:
         return answer
@@ -125,7 +140,7 @@ def catalog_list(request: HttpRequest) -> HttpResponse:
         "notices": notices,
         "page": page,
         "total": len(lines),
-        "packages": queries.count_packages(catalogs),
+        "packages": queries.count_packages(),
         "troubled": [row for row in statuses if row[1].tone in ("danger", "warning")],
     }
     return render_page(request, "catalogs/catalog_list.html", context, partial="rows")

@@ -11,7 +11,7 @@ from html import escape
 from urllib.parse import quote_plus, urlencode
 
 from django.http import QueryDict
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch
 from django.utils.safestring import SafeString
 
 from catalogs.contents.bulk_inspection import BUDGET
@@ -36,6 +36,7 @@ from catalogs.verdicts.read import MethodVerdict, StoredVerdict
 from catalogs.verdicts.rules import Verdict, title_of
 from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
+from olmweb.web.addresses import address
 from olmweb.web.preferences import CLEARED
 
 FACET_FIRST = 8  # values of a facet in sight, the others are folded
@@ -209,7 +210,7 @@ class Status:
 def package_url(cluster: str, catalog: str, name: str) -> str:
     """Empty for a name that no URL can carry (a catalog may hold anything)."""
     try:
-        return reverse("catalogs:package", args=(cluster, catalog, name))
+        return address("catalogs:package", cluster, catalog, name)
     except NoReverseMatch:
         return ""
 
@@ -281,9 +282,8 @@ def _kinds_found(row: Row, words: tuple[str, ...], kinds: frozenset[str]) -> lis
     return lines
 
 
-@lru_cache(maxsize=4096)
 def icon_url(sha256: str) -> str:
-    return reverse("catalogs:icon", args=(sha256,))
+    return address("catalogs:icon", sha256)
 
 
 def file_name(text: str) -> str:
@@ -295,7 +295,7 @@ def bundle_url(package: Package, name: str, route: str = "catalogs:bundle") -> s
     """The page of a bundle, or the API's `route` for it; empty for a name no URL can carry."""
     catalog = package.catalog
     try:
-        return reverse(route, args=(catalog.cluster_name, catalog.slug, package.name, name))
+        return address(route, catalog.cluster_name, catalog.slug, package.name, name)
     except NoReverseMatch:
         return ""
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from catalogs.revisions.text import plain
 from installs.models import Health, InstallRequest, Transition
 from installs.presenters.diagnosis import remedy_steps
-from installs.queries.changes import DIRECTIONS, changes_of_week, cluster_histories
+from installs.queries.changes import DIRECTIONS, changes_of_week, failure_history
 from installs.queries.operators import CauseGroup
 from installs.queries.overview import (
     ClusterOverview,
@@ -109,7 +109,7 @@ def status_report(
             )
             for entry in entries
         ),
-        waiting=waiting(entries, operators, requests, cluster_histories(clusters)),
+        waiting=waiting(entries, operators, requests, failure_history(clusters)),
         week=tuple((words, counts[name]) for name, words in DIRECTIONS.items()),
         changes=changes[:CHANGES_SHOWN],
         more_changes=max(0, len(changes) - CHANGES_SHOWN),

@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.db.models import (
+    BigIntegerField,
     Case,
     Count,
     DateField,
@@ -223,9 +224,9 @@ def _bars(hour: dict[str, int], top: int) -> tuple[Bar, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterHistory:
-    """The first sync (None if unknown), the actions in progress, and of each day the failures that
-    began less those that ended."""
+class FailureHistory:
+    """Of several clusters together: the latest of their first syncs (None if one is unknown), the
+    actions in progress, and of each day the failures that began less those that ended."""
 
     first_sync: datetime | None
     open_actions: int
@@ -283,26 +284,21 @@ class Trend:
         return f"{self.now} failing now, {compared if change else 'as many as'} 7 days ago"
 
 
-def trend(failing: int, histories: Sequence[ClusterHistory]) -> Trend:
-    """The days of the clusters with these histories, of which `failing` operators fail now.
+def trend(failing: int, history: FailureHistory) -> Trend:
+    """The days of the clusters with this history, of which `failing` operators fail now.
 
     Counts back from now: each change of health, or deletion, that began or ended a failure. A day
     is unknown if one of the clusters was not synced yet, or its first sync is past the retention
     period.
     """
     today = timezone.localdate()
-    starts = [history.first_sync for history in histories if history.first_sync]
-    # The latest, if all are known.
-    first = timezone.localdate(max(starts)) if len(starts) == len(histories) else None
-    net: Counter[date] = Counter()
-    for history in histories:
-        net.update(history.failures)
+    first = history.first_sync and timezone.localdate(history.first_sync)
     counts: list[int | None] = []
     count = failing
     for past in range(TREND_DAYS):
         day = today - DAY * past
         counts.append(max(0, count) if first is not None and day >= first else None)
-        count -= net[day]
+        count -= history.failures.get(day, 0)
     counts[0] = failing
     counts.reverse()
     top = max(count or 0 for count in counts) or 1
@@ -320,25 +316,28 @@ def _trend_day(day: date, count: int | None, x: int, top: int) -> TrendDay:
     return TrendDay(day, count, x, TREND_HEIGHT - height, height)
 
 
-def cluster_histories(clusters: Sequence[Cluster]) -> dict[int, ClusterHistory]:
-    """By id of the cluster; one query, with a row for each cluster, and one for each of its days
-    with a change.
+def failure_history(clusters: Sequence[Cluster]) -> FailureHistory:
+    """One query, with a row for each cluster, and one for each day with a change. Only clusters
+    that were synced have failures.
 
     The history of a deletion has no health: it ends what the last change of health before it says.
     """
-    ids = [cluster.pk for cluster in clusters]
-    histories: dict[int, ClusterHistory] = {}
-    # The rows of a cluster itself have no day, and its open actions in the place of `began`.
-    rows = _of_clusters(ids).union(_failures_by_day(ids), all=True)
-    days = []
-    for pk, first_sync, day, began, ended in rows:
-        if day is None:
-            histories[pk] = ClusterHistory(first_sync, began, {})
-        else:
-            days.append((pk, day, began - ended))
-    for pk, day, net in days:
-        histories[pk].failures[day] = net
-    return histories
+    synced = [cluster.pk for cluster in clusters if cluster.synced_at]
+    starts: list[datetime | None] = []
+    open_actions = 0
+    failures: dict[date, int] = {}
+    # The rows of a cluster have no day, and its open actions in the place of `began`.
+    rows = _of_clusters([cluster.pk for cluster in clusters])
+    for pk, first_sync, day, began, ended in rows.union(_failures_by_day(synced), all=True):
+        if day is not None:
+            failures[day] = began - ended
+            continue
+        open_actions += began
+        if pk in synced:
+            starts.append(first_sync)
+    known = [start for start in starts if start is not None]
+    first = max(known) if known and len(known) == len(starts) else None
+    return FailureHistory(first, open_actions, failures)
 
 
 def _of_clusters(ids: Sequence[int]) -> QuerySet[Any, Any]:
@@ -374,7 +373,7 @@ def _of_clusters(ids: Sequence[int]) -> QuerySet[Any, Any]:
 
 
 def _failures_by_day(ids: Sequence[int]) -> QuerySet[Any, Any]:
-    """(cluster, no time, day, failures that began, failures that ended)"""
+    """(no cluster, no time, day, failures that began, failures that ended)"""
     last_health = (
         Transition.objects.filter(
             type="Health", at__lt=OuterRef("at"), **{name: OuterRef(name) for name in _IDENTITY}
@@ -396,10 +395,12 @@ def _failures_by_day(ids: Sequence[int]) -> QuerySet[Any, Any]:
             day=TruncDate("at"),
             before=Case(When(type="Object", then=Subquery(last_health)), default=F("from_status")),
         )
-        .values("cluster", "day")
+        .values("day")
         .annotate(
             began=Count("pk", filter=Q(to_status__in=FAILING)),
             ended=Count("pk", filter=Q(before__in=FAILING)),
         )
-        .values_list("cluster", Value(None, DateTimeField()), "day", "began", "ended")
+        .values_list(
+            Value(None, BigIntegerField()), Value(None, DateTimeField()), "day", "began", "ended"
+        )
     )

@@ -63,6 +63,11 @@ _MIGRATABLE: Any = (
         ).exclude(catalog__state=Catalog.State.DISABLED)
     )
 )
+# Of the operators of a cause: whole rows have thirty columns.
+_MEMBER_FIELDS = (
+    *("kind", "namespace", "name", "package", "health", "reason", "message", "finding", "facts"),
+    *("since", "details", "version", "upgrade"),
+)
 _OWN_REASON: Any = Case(When(finding="", then=F("reason")), default=Value(""))
 _NUMBER = IntegerField()
 
@@ -230,7 +235,7 @@ def cause_members(
         place = Window(RowNumber(), partition_by=per, order_by=("name", "pk"))
         keys = rows.order_by().annotate(own_reason=_OWN_REASON, place=place)
         wanted |= Q(pk__in=keys.filter(place__lte=names).values("pk"))
-    members = rows.filter(wanted).select_related("cluster").defer("conditions", "cluster__kinds")
+    members = rows.filter(wanted).select_related("cluster").only("cluster__name", *_MEMBER_FIELDS)
     return list(members.order_by("name", "pk"))
 
 

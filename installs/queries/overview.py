@@ -21,7 +21,7 @@ from installs.models import (
     InstallRequest,
     Operator,
 )
-from installs.queries.changes import ClusterHistory
+from installs.queries.changes import FailureHistory
 from installs.queries.crds import troubled_crds
 from installs.queries.operators import (
     NO_REASON,
@@ -234,7 +234,7 @@ class ClusterSummary:
 class ClusterRow(ClusterSummary):
     """A row of the table of clusters; `causes` are (number of operators, title), most first."""
 
-    causes: list[tuple[int, str]]
+    causes: Sequence[tuple[int, str]]
     unhealthy_cluster_operators: int
     problems: list[str]  # kinds that can't be read, in words
 
@@ -254,22 +254,37 @@ class ClusterOverview(ClusterSummary):
         return sum(bool(entry.row.severity) for entry in self.cluster_operators)
 
 
-def summaries(clusters: Sequence[Cluster]) -> list[ClusterSummary]:
-    """One entry a cluster, worst first; one query however many clusters there are."""
+# By id of the cluster: (number of operators, title of their cause), most operators first.
+Causes = Mapping[int, Sequence[tuple[int, str]]]
+
+
+def summaries(clusters: Sequence[Cluster]) -> tuple[list[ClusterSummary], Causes]:
+    """One entry a cluster, worst first, and the causes of the operators that need attention; one
+    query however many clusters there are."""
     ids = [cluster.pk for cluster in clusters]
-    numbers: dict[int, dict[str, int]] = {pk: {} for pk in ids}
+    titles = finding_titles()
+    numbers: dict[int, Counter[str]] = {pk: Counter() for pk in ids}
     upgrades: Counter[int] = Counter()
-    rows = Operator.objects.filter(cluster__in=ids).order_by().values_list("cluster", "health")
-    for pk, health, upgradable, number in rows.annotate(
-        upgrades=_UPGRADABLE, number=Count("pk", output_field=IntegerField())
+    causes: dict[int, Counter[str]] = {pk: Counter() for pk in ids}
+    rows = Operator.objects.filter(cluster__in=ids)
+    for pk, health, finding, reason, upgradable, number in count_by_cause(
+        rows, "cluster", "health", upgrades=_UPGRADABLE
     ):
-        numbers[pk][health] = number
+        numbers[pk][health] += number
         upgrades[pk] += upgradable
+        if health in _BAD:
+            causes[pk][titles.get(finding, finding) or reason or NO_REASON] += number
     entries = [
-        ClusterSummary(cluster, HealthCounts(numbers[cluster.pk], upgrades[cluster.pk]))
+        ClusterSummary(cluster, HealthCounts(dict(numbers[cluster.pk]), upgrades[cluster.pk]))
         for cluster in clusters
     ]
-    return sorted(entries, key=by_need)
+    return sorted(entries, key=by_need), {
+        pk: sorted(
+            ((number, title) for title, number in titles_of.items()),
+            key=lambda cause: (-cause[0], cause[1]),
+        )
+        for pk, titles_of in causes.items()
+    }
 
 
 def by_need(entry: ClusterSummary) -> tuple[int, int, str]:
@@ -277,22 +292,16 @@ def by_need(entry: ClusterSummary) -> tuple[int, int, str]:
     return STATES.index(entry.state), -entry.counts.attention, entry.cluster.name
 
 
-def cluster_rows(entries: Sequence[ClusterSummary]) -> list[ClusterRow]:
-    """The rows of these clusters, in their order; two queries."""
+def cluster_rows(entries: Sequence[ClusterSummary], causes: Causes) -> list[ClusterRow]:
+    """The rows of these clusters, in their order; one query."""
     ids = [entry.cluster.pk for entry in entries]
-    titles = finding_titles()
-    causes: dict[int, list[tuple[int, str]]] = {pk: [] for pk in ids}
-    failing = Operator.objects.filter(cluster__in=ids, health__in=NEEDS_ATTENTION)
-    for pk, finding, reason, number in count_by_cause(failing, "cluster"):
-        title = titles.get(finding, finding) or reason or NO_REASON
-        causes[pk].append((number, title))
     unhealthy = ClusterOperator.objects.filter(cluster__in=ids, severity__gt=0).order_by()
     numbers = dict(unhealthy.values_list("cluster").annotate(number=Count("pk")))
     return [
         ClusterRow(
             cluster=entry.cluster,
             counts=entry.counts,
-            causes=sorted(causes[entry.cluster.pk], key=lambda cause: (-cause[0], cause[1])),
+            causes=causes[entry.cluster.pk],
             unhealthy_cluster_operators=numbers.get(entry.cluster.pk, 0),
             problems=unreadable_kinds(entry.cluster),
         )
@@ -403,7 +412,7 @@ def waiting(
     entries: Sequence[ClusterSummary],
     operators: Sequence[Operator],
     requests: Sequence[InstallRequest],
-    histories: Mapping[int, ClusterHistory],
+    history: FailureHistory,
 ) -> Waiting:
     """The work of these clusters, with the requests that the reader may decide; one query.
 
@@ -413,7 +422,7 @@ def waiting(
     for row in operators:
         by_cluster[row.cluster_id].append(row)
     return Waiting(
-        actions=sum(history.open_actions for history in histories.values()),
+        actions=history.open_actions,
         upgrades=sum(entry.counts.upgrades for entry in entries),
         approvals=tuple(
             plan
@@ -462,6 +471,12 @@ def installable_kinds(cluster: Cluster) -> list[str]:
     ]
 
 
+# Of the catalogs that the overview counts.
+CATALOG_FIELDS = (
+    *("slug", "namespace", "source_kind", "state", "error_text", "revision", "synced_at"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogSummary:
     """The catalogs of the clusters shown, each counted once whatever the ways in which it is there;
@@ -470,20 +485,6 @@ class CatalogSummary:
     serving: int
     troubled: list[Catalog]
     new: int
-
-
-def read_catalogs(clusters: Sequence[Cluster]) -> list[Catalog]:
-    """Every catalog with its cluster, one of `clusters`, and the fields of `catalog_summary`; one
-    query."""
-    by_id = {cluster.pk: cluster for cluster in clusters}
-    texts = ("name", "slug", "namespace", "source_kind", "state", "error_text")
-    rows = list(
-        Catalog.objects.only(*texts, "cluster_id", "revision", "synced_at").order_by("name")
-    )
-    for row in rows:
-        if row.cluster_id in by_id:  # else added since; it is read when it is shown
-            row.cluster = by_id[row.cluster_id]
-    return rows
 
 
 def catalogs_revision(rows: Sequence[Catalog]) -> str:

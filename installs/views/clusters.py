@@ -2,7 +2,7 @@
 CustomResourceDefinitions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponse
@@ -10,13 +10,14 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from catalogs.queries import read_catalogs
 from installs.actions.requests import waiting_for
 from installs.models import CRDState, Operator
 from installs.presenters.diagnosis import remedy_steps
 from installs.presenters.status_report import as_markdown, status_report
 from installs.queries import crds
 from installs.queries import overview as queries
-from installs.queries.changes import ClusterHistory, Trend, cluster_histories, recent, trend
+from installs.queries.changes import FailureHistory, Trend, failure_history, recent, trend
 from installs.queries.first_steps import FirstSteps, first_steps
 from installs.queries.leftovers import removed_owners
 from installs.queries.watched_resources import watched_resources
@@ -82,7 +83,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     """One cluster in full, several as a table in pages, none as three steps to the first one."""
     wanted = OverviewForm.read(request.GET)["cluster"]
     shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
-    catalogs = queries.read_catalogs(clusters(request))
+    catalogs = read_catalogs(clusters(request), *queries.CATALOG_FIELDS)
     requests = waiting_for(request.user, shown)
     token = revision_token(
         cluster_revision(request, wanted),
@@ -92,7 +93,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     if (answer := unchanged(request, token)) is not None:
         return answer
     several = len(shown) > 1
-    histories = cluster_histories(shown) if shown else {}
+    history = failure_history(shown)
     notices: list[str] = []
     summaries: Sequence[queries.ClusterSummary] = []
     entries: Sequence[queries.ClusterSummary] = []
@@ -100,9 +101,9 @@ def overview(request: HttpRequest) -> HttpResponse:
     single = None
     if several:
         operators = queries.operators_to_approve(shown)
-        summaries = queries.summaries(shown)
+        summaries, causes = queries.summaries(shown)
         page = paginate(summaries, read_page(request.GET, notices), PAGE_SIZE, notices)
-        entries = queries.cluster_rows(list(page))
+        entries = queries.cluster_rows(list(page), causes)
     else:
         if shown:
             operators = queries.shown_operators(shown, names=1)
@@ -121,9 +122,9 @@ def overview(request: HttpRequest) -> HttpResponse:
         "acts": may_act(request.user)[0],
         "several": several,
         "recent": recent(shown) if shown else None,
-        "trend": _trend(summaries, histories),
+        "trend": _trend(summaries, history),
         "catalogs": queries.catalog_summary(catalogs, shown),
-        "waiting": queries.waiting(summaries, operators, requests, histories) if shown else None,
+        "waiting": queries.waiting(summaries, operators, requests, history) if shown else None,
         "kinds": queries.installable_kinds(single.cluster) if single else [],
         "first": _first_steps(summaries),
         "silence_shown": _silence_shown(entries, several=several),
@@ -140,17 +141,12 @@ def _following(entry: queries.ClusterOverview | None) -> str:
     return str(minor.next()) if minor else ""
 
 
-def _trend(
-    entries: Sequence[queries.ClusterSummary], histories: Mapping[int, ClusterHistory]
-) -> Trend | None:
+def _trend(entries: Sequence[queries.ClusterSummary], history: FailureHistory) -> Trend | None:
     """Of the clusters that were synced; None where they have no operator."""
     synced = [entry for entry in entries if entry.cluster.synced_at]
     if not any(entry.counts.total for entry in synced):
         return None
-    return trend(
-        sum(entry.counts.failing for entry in synced),
-        [histories[entry.cluster.pk] for entry in synced],
-    )
+    return trend(sum(entry.counts.failing for entry in synced), history)
 
 
 def _first_steps(entries: Sequence[queries.ClusterSummary]) -> FirstSteps | None:

@@ -11,7 +11,6 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
-from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -56,6 +55,7 @@ from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.errors import Missing
+from olmweb.web.addresses import address
 from olmweb.web.context import attention, clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import (
@@ -312,16 +312,15 @@ def _rows(request: HttpRequest, operators: Sequence[Operator]) -> list[Row]:
     rows = []
     for line in lines:
         row = line.operator
-        url = reverse(
-            "installs:operator",
-            args=(row.cluster.name, row.kind, row.namespace or "-", row.name),
+        url = address(
+            "installs:operator", row.cluster.name, row.kind, row.namespace or "-", row.name
         )
         menu = {}
         if acts:
             off = refused.get(row.pk, frozenset())
             menu = {
-                verb.capitalize(): address
-                for verb, address in _actions(row, url).items()
+                verb.capitalize(): target
+                for verb, target in _actions(row, url).items()
                 if verb not in off
             }
         rows.append(Row(line, url, icon_url(line.icon) if line.icon else "", menu))
@@ -339,8 +338,8 @@ def _actions(row: Operator, url: str) -> dict[str, str]:
     addresses = {}
     if waits and details.get("plan"):
         namespace = str(details.get("plan_namespace") or row.namespace)
-        addresses["approve"] = reverse(
-            "installs:approve", args=(row.cluster.name, namespace, details["plan"])
+        addresses["approve"] = address(
+            "installs:approve", row.cluster.name, namespace, str(details["plan"])
         )
     if method.upgradable and not first:
         addresses["upgrade"] = f"{url}/upgrade"
@@ -431,7 +430,7 @@ def _bulk_links(
             words += f" on {target.cluster}" if several else ""
             chosen = dict(filters.chosen()) | {"cluster": target.cluster, "kind": target.kind}
             query = urlencode(chosen | {"finding": cause.id, "change": change})
-            links.append((words, f"{reverse('installs:bulk-change')}?{query}", change))
+            links.append((words, f"{address('installs:bulk-change')}?{query}", change))
     return links
 
 

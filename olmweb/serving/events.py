@@ -29,6 +29,12 @@ TOPIC = re.compile(
     r"clusters|cluster-[0-9]{1,18}|catalogs|syncs|watches|actions|requests|reports|objects|minute"
 )
 
+# What pages show of a catalog, less what comes with one of these columns: every attempt to read it
+# sets `checked_at`.
+_CATALOG_COLUMNS = (
+    *("pk", "source_kind", "source", "access_method", "priority", "availability"),
+    *("state", "error_text", "checked_at", "revision"),
+)
 Stamps = dict[str, object]  # topic -> a value that differs when rows of the topic changed
 
 
@@ -63,13 +69,13 @@ def _watches() -> object:
 
 
 def _catalogs() -> object:
-    """All that pages of catalogs show of a row, and when the verdicts were last worked out."""
+    """The conditions that a cluster reports of its catalogs are not read, as there may be hundreds:
+    they are stored with a new revision of the cluster, which pages of catalogs follow, too."""
     catalogs: Any = apps.get_app_config("catalogs").models_module
     judged = catalogs.PredictionRun.objects.aggregate(newest=Max("evaluated_at"))["newest"]
-    names = [field.name for field in catalogs.Catalog._meta.concrete_fields]
-    inspection = catalogs.CatalogInspection._meta.concrete_fields
-    names += [f"image_inspection__{field.name}" for field in inspection]
-    return list(catalogs.Catalog.objects.order_by("pk").values_list(*names)), judged
+    rows = catalogs.Catalog.objects.order_by("pk").values_list(*_CATALOG_COLUMNS)
+    inspections = catalogs.CatalogInspection.objects.order_by("pk").values_list()
+    return list(rows), list(inspections), judged
 
 
 def _syncs() -> object:
@@ -136,7 +142,7 @@ class StampFeed:
 
     def read(self, topics: set[str]) -> set[str] | None:
         """The topics whose stamp differs from that of the last reading; a topic read for the first
-        time is not among them. One or two queries a topic; None while the database is away."""
+        time is not among them. At most three queries a topic; None while the database is away."""
         try:
             clusters = list(Cluster.objects.only("name", "revision", "reachable", "synced_at"))
             stamps = _clusters(clusters)

@@ -5,7 +5,7 @@ Builtins: pages need no load tag. They only format; they never query.
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
@@ -14,13 +14,18 @@ import yaml as pyyaml
 from django import template
 from django.core.paginator import Page
 from django.http import HttpRequest
+from django.template import Context, defaulttags
+from django.template.base import Parser, Token
+from django.template.defaulttags import URLNode
 from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.timezone import get_current_timezone
 
 from olmweb.web import pages
+from olmweb.web.addresses import escaped_address
 from olmweb.web.preferences import CLEAR, CLEARED
 from olmweb.web.tables import TableView
 
@@ -111,8 +116,26 @@ ALERT_ICONS = {
     "warning": "exclamation-triangle",
     "danger": "exclamation-circle",
 }
+_NO_TIME = SafeString('<span class="olm-none">–</span>')
 _TEXT_BEGINS = "\0"
 _ICON_NAME = re.compile(r"[a-z-]+")
+
+
+class AddressNode(URLNode):
+    """`{% url %}` that keeps the addresses which it built."""
+
+    def render(self, context: Context) -> str:
+        if self.kwargs or self.asvar or not context.autoescape:
+            return str(super().render(context))
+        arguments = [argument.resolve(context) for argument in self.args]
+        return escaped_address(self.view_name.resolve(context), *arguments)
+
+
+@register.tag
+def url(parser: Parser, token: Token) -> AddressNode:
+    """Django's own tag, see AddressNode."""
+    node = defaulttags.url(parser, token)
+    return AddressNode(node.view_name, node.args, node.kwargs, node.asvar)
 
 
 @register.simple_tag
@@ -200,15 +223,21 @@ def ago(value: datetime | None, cluster: str = "", *, lasting: bool = False) -> 
     `lasting`: how long something lasts since then, behind the word for: "2 h".
     """
     if not value:  # None, or a name that the template does not know
-        return format_html('<span class="olm-none">{}</span>', "–")
-    exact = timezone.localtime(value)
+        return _NO_TIME
+    past = lasting_words(ago_words(value)) if lasting else ago_words(value)
+    return SafeString(f"{_time(value, get_current_timezone(), cluster, lasting)}{past}</time>")
+
+
+@lru_cache(maxsize=8192)  # the same rows are shown again and again
+def _time(value: datetime, zone: tzinfo, cluster: str, lasting: bool) -> str:
+    """The start of the element `time`. The words in it are ours: they need no escaping."""
+    exact = timezone.localtime(value, zone)
     return format_html(
-        '<time data-ago{}{} datetime="{}" title="{}">{}</time>',
+        '<time data-ago{}{} datetime="{}" title="{}">',
         SafeString('="lasting"') if lasting else "",
         format_html(' data-cluster="{}"', cluster) if cluster else "",
         exact.isoformat(timespec="seconds"),
         f"{exact:%Y-%m-%d %H:%M:%S %Z}",
-        lasting_words(ago_words(value)) if lasting else ago_words(value),
     )
 
 

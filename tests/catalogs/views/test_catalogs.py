@@ -246,6 +246,18 @@ def test_pages_cost_few_queries(reader, catalog, path, django_assert_max_num_que
         reader.get(path)
 
 
+def test_the_list_costs_six_queries_however_many_catalogs_there_are(
+    reader, django_assert_num_queries
+):
+    for number in range(5):
+        cluster = make_cluster(name=f"c{number}", reachable=number != 3)
+        make_catalog(cluster=cluster, state="failed", error_text="refused", error_hint="Retry.")
+        make_catalog(cluster=cluster, source_kind="CatalogSource", namespace="olm", slug="second")
+    make_catalog(source_kind="URL", checked_at=timezone.now(), problem_count=3)
+    with django_assert_num_queries(6):  # session, user, clusters, catalogs, packages, syncs
+        reader.get("/catalogs/")
+
+
 def test_an_admin_starts_a_sync_that_a_worker_does(
     client, alice, catalog, monkeypatch, django_capture_on_commit_callbacks
 ):
