@@ -145,6 +145,8 @@ def read_inventory(cluster_id: int) -> None:
             log.exception("reading a surface crashed", cluster=cluster.name)
         if inventory.give_up_first(cluster) or changed:
             predict.delay()  # at once, as verdicts waited for the reading or its facts changed
+        if changed and Cluster.objects.filter(pk=cluster_id, assessed="").exists():
+            sync_cluster.delay(cluster_id)  # findings depend on a fact that changed
 
 
 @task(name=buttons.TASK, queue="actions", time_limit=60, expires=60)

@@ -14,6 +14,8 @@ from olmweb.kube.fields import items, number, text
 NOT_READY = "NotReady"  # reason of a container that runs and does not pass its probes
 _CONNECTING = ("CONNECTING", "IDLE")
 _KILLED = "ended with OOMKilled"
+# The Deployment in every release, whatever its namespace: olmv1-system, openshift-catalogd.
+CATALOGD = "catalogd-controller-manager"
 FAILING = "catalog pod "  # how the line about a pod that does not run begins
 
 

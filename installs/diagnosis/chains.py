@@ -7,10 +7,12 @@ problems of OLM v0 are in problems_v0.py.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
+from installs.diagnosis.catalog_pods import CATALOGD, catalogd_line
 from installs.diagnosis.evaluate import (
     DeploymentFailure,
     Evaluation,
@@ -52,22 +54,46 @@ _WAITING = (State.PROGRESSING, State.ABSENT)
 # Reasons of a ClusterExtension whose objects exist but are not available.
 _ROLL_OUT = frozenset(("ProbeFailure", "ProgressDeadlineExceeded", "RollingOut"))
 _CATALOG = re.compile(r'catalog "(?P<name>[^"]{1,253})"')
+# Findings of a ClusterExtension that say of a catalog only that its content can't be had: what
+# operator-controller writes while catalogd is down or has not unpacked the catalog
+# (operator-controller internal/operator-controller/catalogmetadata/client/client.go).
+_NO_CONTENT = frozenset(
+    (
+        "ce-catalog-cache",
+        "ce-catalog-fetch",
+        "ce-catalog-get-failed",
+        "ce-catalog-http-status",
+        "ce-catalog-nil-status",
+        "ce-catalog-not-serving",
+        "ce-catalog-request",
+        "ce-catalogd-unreachable",
+    )
+)
 
 
 def diagnose(
-    subject: Observation, components: Sequence[Observation], *, now: datetime | None = None
+    subject: Observation,
+    components: Sequence[Observation],
+    *,
+    now: datetime | None = None,
+    catalogd: Callable[[], Mapping[str, Any]] = dict,
 ) -> Diagnosis:
     """Health, cause and chain of a PlatformOperator, ClusterExtension, Subscription,
     ClusterServiceVersion, ClusterCatalog or CatalogSource.
 
     `components` are the objects that it owns or refers to, in any order. An object without
-    conditions is being installed. With `now`, a step that takes unusually long is noted. Never
-    raises for invalid input: what no known controller writes has health Unknown.
+    conditions is being installed. With `now`, a step that takes unusually long is noted.
+    `catalogd` returns the Deployment of catalogd as installs.facts.inventory stores it; it is
+    called only for a ClusterExtension that gets no content of a catalog, whose cause catalogd is
+    if it does not run. Never raises for invalid input: what no known controller writes has health
+    Unknown.
     """
     if subject.kind in OLM_V0:
         diagnosis = diagnose_v0(subject, components)
     else:
         diagnosis = _diagnose(subject, components)
+    if subject.kind == "ClusterExtension" and diagnosis.finding is not None:
+        diagnosis = _behind_catalogs(subject, components, diagnosis, catalogd)
     return replace(diagnosis, notes=notes_of(subject, components, diagnosis, now))
 
 
@@ -173,6 +199,35 @@ def _with_catalogs(
     if blamed:
         links = [replace(link, first_broken=False) for link in links]
     return [links[0], *catalog_links, *links[1:]]
+
+
+def _behind_catalogs(
+    subject: Observation,
+    components: Sequence[Observation],
+    diagnosis: Diagnosis,
+    catalogd: Callable[[], Mapping[str, Any]],
+) -> Diagnosis:
+    """The cause of a ClusterExtension that gets no content of a catalog: catalogd if that does not
+    run, else what holds up the ClusterCatalog that the error names."""
+    if diagnosis.finding is None or diagnosis.finding.id not in _NO_CONTENT:
+        return diagnosis
+    named = _CATALOG.search(diagnosis.message)
+    blamed = named["name"] if named else ""
+    deployment = catalogd()
+    if line := catalogd_line(deployment):
+        finding = finding_of(subject, [ReportedMessage("ClusterCatalog", "", blamed, line)])
+        namespace = text(deployment, "namespace")
+        broken = ChainLink("Deployment", namespace, CATALOGD, "failed", message=line)
+        links = [replace(link, first_broken=False) for link in diagnosis.chain]
+        at = max((i for i, link in enumerate(links) if link.kind == "ClusterCatalog"), default=0)
+        links.insert(at + 1, replace(broken, first_broken=True))
+        return replace(diagnosis, finding=finding or diagnosis.finding, chain=tuple(links))
+    for catalog in of_kind(components, "ClusterCatalog"):
+        verdict = evaluate(catalog)
+        if catalog.name == blamed and verdict.state in BROKEN and verdict.message:
+            finding = finding_of(subject, [ReportedMessage.of(catalog, verdict.message)])
+            return replace(diagnosis, finding=finding or diagnosis.finding)
+    return diagnosis
 
 
 def _health(subject: Observation, evaluations: Sequence[Evaluation]) -> str:

@@ -17,6 +17,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from catalogs.verdicts.facts import PLATFORM_NAMESPACE
+from installs.diagnosis.catalog_pods import CATALOGD, catalogd_line
 from installs.models import Action, ClusterInventory, Component, CRDState
 from installs.state.pods import pods_that_wait, selector_text
 from olmweb.accounts.roles import AnyUser, impersonation_for
@@ -137,8 +138,9 @@ def awaited() -> Q:
 def read_inventory(cluster: Cluster, client: KubeClient | None = None) -> bool:
     """Reads the cluster and updates its ClusterInventory; returns whether a value changed.
 
-    Raises KubeError if the cluster can't be read. Keeps the stored kinds without a discovery
-    result.
+    The findings of ClusterExtensions name what is wrong with catalogd: when that changes, the next
+    sync derives the columns of all rows again. Raises KubeError if the cluster can't be read. Keeps
+    the stored kinds without a discovery result.
     """
     with nullcontext(client) if client else client_for(cluster) as opened:
         kinds = served_kinds(opened)
@@ -166,6 +168,8 @@ def read_inventory(cluster: Cluster, client: KubeClient | None = None) -> bool:
     changed = any(getattr(before, name) != value for name, value in values.items())
     values |= {"awaited_since": None, "read_at": timezone.now()}
     ClusterInventory.objects.update_or_create(cluster=cluster, defaults=values)
+    if catalogd_line(before.catalogd or {}) != catalogd_line(values["catalogd"] or {}):
+        Cluster.objects.filter(pk=cluster.pk).update(assessed="")
     return changed or before.awaited_since is not None
 
 
@@ -319,9 +323,6 @@ def gates_of(deployment: dict[str, Any]) -> dict[str, bool]:
 
 
 # -- catalogd --------------------------------------------------------------------------------------
-
-# In every release, whatever its namespace: olmv1-system, openshift-catalogd.
-CATALOGD = "catalogd-controller-manager"
 
 
 def read_catalogd(client: KubeClient) -> dict[str, Any] | None:

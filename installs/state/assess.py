@@ -6,10 +6,10 @@ Changes of health are added to the history, to the log of events and to the noti
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ from installs.state.catalog_offers import (
 )
 from installs.state.decode import Key
 from installs.state.history import HEALTH, WriteContext, events_of, transition
-from installs.state.observation import ComponentRow, component_rows, observe
+from installs.state.observation import ComponentRow, catalogd_of, component_rows, observe
 from installs.state.store import Delta, among, batched
 from olmweb.bulk import insert, update, upsert
 from olmweb.eventlog.record import record
@@ -120,6 +120,7 @@ def assess(
     `new` are operators stored for the first time: their state is older than their row.
     """
     written = 0
+    catalogd = cache(partial(catalogd_of, cluster_id))  # read if an operator needs it
     for batch in batched(sorted(ids)):
         operators = _load(cluster_id, batch)
         history: list[Transition] = []
@@ -130,7 +131,7 @@ def assess(
             message_before = unknown_message(row)
             is_new = (row.kind, row.namespace, row.name) in new
             _derive(row, operators)
-            history += _diagnose(row, operators, context, is_new=is_new)
+            history += _diagnose(row, operators, context, catalogd, is_new=is_new)
             message = unknown_message(row)
             if message is not None and message != message_before:
                 with_unknown_message.append(row)
@@ -206,9 +207,19 @@ def _derive(row: Operator, operators: _OperatorBatch) -> None:
 
 
 def _diagnose(
-    row: Operator, operators: _OperatorBatch, context: WriteContext, *, is_new: bool
+    row: Operator,
+    operators: _OperatorBatch,
+    context: WriteContext,
+    catalogd: Callable[[], dict[str, Any]],
+    *,
+    is_new: bool,
 ) -> list[Transition]:
-    diagnosis = diagnose(observe(row), operators.observations_of(row), now=context.now)
+    diagnosis = diagnose(
+        observe(row),
+        operators.observations_of(row),
+        now=context.now,
+        catalogd=catalogd,
+    )
     reason = diagnosis.reason[:1024]
     old_health, old_reason = ("", "") if is_new else (row.health, row.reason)
     broken = next((link for link in diagnosis.chain if link.first_broken), None)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from django.utils import timezone
 
 from installs.diagnosis.chains import diagnose
 from installs.diagnosis.types import Diagnosis, Observation, read_conditions
-from installs.models import Component, Observed, Operator
+from installs.models import ClusterInventory, Component, Observed, Operator
 from installs.state.decode import Key
 
 _decode = msgspec.json.Decoder().decode  # faster than Django's JSONField in a burst of changes
@@ -78,7 +79,17 @@ def details_of(row: Observed | ComponentRow) -> dict[str, Any]:
 
 
 def diagnose_row(operator: Operator, components: Iterable[Component]) -> Diagnosis:
-    """Health, cause, chain and notes as of now, from stored rows alone."""
+    """Health, cause, chain and notes as of now, from stored rows alone; at most one query."""
     return diagnose(
-        observe(operator), [observe(component) for component in components], now=timezone.now()
+        observe(operator),
+        [observe(component) for component in components],
+        now=timezone.now(),
+        catalogd=partial(catalogd_of, operator.cluster_id),
     )
+
+
+def catalogd_of(cluster_id: int) -> dict[str, Any]:
+    """The Deployment of catalogd, as installs.facts.inventory read it last; empty if unknown.
+    One query."""
+    rows = ClusterInventory.objects.filter(cluster=cluster_id)
+    return rows.values_list("catalogd", flat=True).first() or {}

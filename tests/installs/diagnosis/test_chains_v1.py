@@ -127,6 +127,85 @@ def test_the_catalog_that_an_extension_can_not_use_is_the_broken_link() -> None:
     assert [link.state for link in gone.chain if link.first_broken] == ["absent"]
 
 
+IN_CATALOG = 'error walking catalogs: error getting package "etcd" from catalog "c": '
+REQUEST = (
+    'error retrieving cache for catalog "c": error performing request: Get '
+    '"https://catalogd-service.olmv1-system.svc/catalogs/c/api/v1/all": dial tcp 10.96.3.4:443: '
+)
+OOM = {
+    "name": "catalogd-x2",
+    "container": "manager",
+    "reason": "CrashLoopBackOff",
+    "message": "back-off; it ended with OOMKilled, exit code 137",
+    "restarts": 7,
+}
+CATALOGD = {"namespace": "olmv1-system", "replicas": 1, "available": 0, "pods_total": 1}
+
+
+def failing(message: str) -> Observation:
+    return extension(("Progressing", "True", "Retrying", message))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        IN_CATALOG + 'catalog "c" is not being served',
+        IN_CATALOG + 'cache for catalog "c" not found',
+        IN_CATALOG + REQUEST + "connect: connection refused",
+        "error fetching catalog contents: unexpected EOF",
+        "error: received unexpected response status code 503",
+    ],
+)
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"pods": [OOM]}, "cc-catalogd-memory"),
+        ({"pods": [OOM | {"reason": "ImagePullBackOff", "message": "x"}]}, "cc-catalogd-pod"),
+        ({"pods": [OOM | {"reason": "NotReady", "message": ""}]}, "cc-catalogd-pod"),
+        ({"replicas": 0}, "cc-catalogd-absent"),
+        ({"pods_total": 0}, "cc-catalogd-absent"),
+    ],
+)
+def test_an_extension_without_content_of_a_catalog_names_what_is_wrong_with_catalogd(
+    message: str, more: dict[str, object], expected: str
+) -> None:
+    diagnosis = diagnose(failing(message), (), catalogd=lambda: CATALOGD | more)
+    assert finding_id(diagnosis) == expected
+    assert broken(diagnosis) == ("Deployment", "catalogd-controller-manager")
+    assert diagnosis.message == message, "the cluster's own words stay"
+    available = diagnose(failing(message), (), catalogd=lambda: CATALOGD | {"available": 1})
+    assert finding_id(available) != expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ('no bundles found for package "etcd"', "ce-no-bundles"),
+        (IN_CATALOG + REQUEST.replace("dial tcp 10.96.3.4:443: ", "x509: expired"),
+         "ce-catalogd-certificate"),
+    ],
+)  # fmt: skip
+def test_catalogd_is_not_blamed_for_other_errors(message: str, expected: str) -> None:
+    diagnosis = diagnose(failing(message), (), catalogd=lambda: CATALOGD | {"pods": [OOM]})
+    assert finding_id(diagnosis) == expected
+
+
+def test_an_extension_names_what_holds_up_its_catalog() -> None:
+    pull = "source catalog content: error creating image source: pinging container registry q.io: "
+    pull += 'Get "https://q.io/v2/": dial tcp: lookup q.io on 10.96.0.10:53: i/o timeout'
+    down = seen(
+        "ClusterCatalog",
+        ("Serving", "False", "Unavailable"),
+        ("Progressing", "True", "Retrying", pull),
+        name="c",
+    )
+    diagnosis = diagnose(failing(IN_CATALOG + 'catalog "c" is not being served'), (down,))
+    assert finding_id(diagnosis) == finding_id(diagnose(down, ())) != ""
+    assert diagnosis.finding is not None
+    assert diagnosis.finding.facts["kind"] == "ClusterCatalog"
+    assert broken(diagnosis) == ("ClusterCatalog", "c")
+
+
 def test_a_sound_extension_shows_its_catalog_and_blames_nobody() -> None:
     subject = extension(("Installed", "True", "Succeeded"), ("Progressing", "True", "Succeeded"))
     down = seen("ClusterCatalog", ("Serving", "False", "Unavailable"), name="c")

@@ -12,6 +12,7 @@ from installs.facts.cluster_facts import cluster_facts
 from installs.facts.inventory import is_due, read_catalogd, read_inventory
 from installs.models import ClusterInventory
 from olmweb.kube.session import open_client
+from olmweb.models import Cluster
 from tests.factories import make_cluster, make_component, make_crd, make_watch
 from tests.kubefake import Answer, KubeFake, status_answer
 
@@ -257,6 +258,32 @@ def test_objects_of_a_cluster_service_version_that_is_gone_are_kept(tmp_path: Pa
         "ValidatingWebhookConfiguration": {"of-a": "n/a.v1"}
     }
     assert [query["labelSelector"] for query in selectors] == ["olm.owner,olm.owner.kind"]
+
+
+def test_findings_are_derived_again_after_catalogd_stops_or_runs_again(tmp_path: Path) -> None:
+    cluster = make_cluster(assessed="rules")
+
+    def assessed_after(answer: Answer) -> str:
+        _with_extensions(fake, {"name": "plain"})
+        empty = Answer(200, {"metadata": {}, "items": []})  # no operator-controller
+        fake.script("GET", "/apis/apps/v1/deployments", empty, answer)
+        read_inventory(cluster, it)
+        cluster.refresh_from_db()
+        marked = cluster.assessed
+        Cluster.objects.filter(pk=cluster.pk).update(assessed="rules")
+        return marked
+
+    def deployment(available: int, replicas: int = 1) -> Answer:
+        meta = {"name": "catalogd-controller-manager", "namespace": "olmv1-system"}
+        state = {"spec": {"replicas": replicas}, "status": {"availableReplicas": available}}
+        return Answer(200, {"metadata": {}, "items": [{"metadata": meta, **state}]})
+
+    with KubeFake() as fake, open_client("prod", str(fake.write_kubeconfig(tmp_path / "k"))) as it:
+        assert assessed_after(deployment(1)) == "rules"
+        assert assessed_after(deployment(2, replicas=2)) == "rules"
+        assert assessed_after(deployment(0, replicas=0)) == ""
+        assert assessed_after(deployment(0, replicas=0)) == "rules"
+        assert assessed_after(deployment(1)) == ""
 
 
 def test_the_pods_of_catalogd_are_read_while_it_is_not_available(tmp_path: Path) -> None:

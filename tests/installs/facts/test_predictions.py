@@ -338,9 +338,13 @@ def test_what_a_cluster_newly_told_is_judged_at_once(
     monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
     monkeypatch.setattr("installs.facts.inventory.read_inventory", lambda _: changed)
     cluster = judged_cluster("v1.20.4")
-    Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at)
+    Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at, assessed="rules")
+    monkeypatch.setattr(tasks.sync_cluster, "delay", lambda pk: asked.append("sync"))
     tasks.read_inventory(cluster.pk)
     assert asked == ["predict"] * changed
+    Cluster.objects.filter(pk=cluster.pk).update(assessed="")
+    tasks.read_inventory(cluster.pk)
+    assert asked == ["predict", "predict", "sync"] * changed
 
 
 @pytest.mark.parametrize(

@@ -131,3 +131,43 @@ def test_catalogd_that_does_not_run_stops_every_cluster_catalog(
     page = assert_page(reader.get(f"/catalogs/prod/{row.slug}"))
     assert "Pod of catalogd runs out of memory" in page.text
     assert "catalogd-x2" in page.text
+
+
+def test_an_extension_that_catalogd_stops_names_its_cause_on_its_page_in_rest_and_in_the_report(
+    reader: Client, prod: Cluster, sandbox: Sandbox
+) -> None:
+    row = Operator.objects.filter(cluster=prod, kind="ClusterExtension").order_by("name").first()
+    assert row is not None
+    obj = sandbox.store.get("ClusterExtension", row.name, "")
+    assert obj is not None
+    error = 'error walking catalogs: error getting package "p" from catalog "operatorhubio": '
+    progressing = {
+        "type": "Progressing",
+        "status": "True",
+        "reason": "Retrying",
+        "message": error + 'cache for catalog "operatorhubio" not found',
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    with sandbox.store.changed:
+        sandbox.store.put({**obj, "status": {"conditions": [progressing]}})
+    sync_cluster(prod)
+    row.refresh_from_db()
+    assert row.finding == "ce-catalog-cache"
+    pod = {"name": "catalogd-x2", "container": "manager", "reason": "CrashLoopBackOff"}
+    end = {"message": "back-off; it ended with OOMKilled, exit code 137", "restarts": 7}
+    catalogd = {"namespace": "olmv1-system", "replicas": 1, "available": 0, "pods_total": 1}
+    ClusterInventory.objects.create(cluster=prod, catalogd=catalogd | {"pods": [pod | end]})
+    Cluster.objects.filter(pk=prod.pk).update(assessed="")  # as after a reading
+    sync_cluster(prod)
+    row.refresh_from_db()
+    assert row.finding == "cc-catalogd-memory", "nothing but catalogd changed"
+    address = f"/operators/prod/ClusterExtension/-/{row.name}"
+    page = assert_page(reader.get(address))
+    assert "Pod of catalogd runs out of memory" in page.text
+    assert "catalogd-x2" in page.text
+    item = reader.get(f"/api/v1{address}").json()
+    assert item["finding"]["id"] == "cc-catalogd-memory"
+    broken = [link for link in item["chain"] if link["first_broken"]]
+    assert [link["name"] for link in broken] == ["catalogd-controller-manager"]
+    report = reader.get("/report/", {"cluster": "prod"}).content.decode()
+    assert "Pod of catalogd runs out of memory" in report
