@@ -37,7 +37,8 @@ def fidelity(method: str) -> int:
 
 class FallbackSource:
     """Tries `methods` in order, best first. After `fetch`, `outcomes` has the outcome of each, as
-    {"way": name, "state": one of USED, FAILED, IMPOSSIBLE, UNTRIED, "why": reason}.
+    {"way": name, "state": one of USED, FAILED, IMPOSSIBLE, UNTRIED, "why": sentence}, and of a
+    failed one "reason", a catalogs.sources.connection.Reason or "".
 
     `previous` is the method of the stored content: a server's stamp is valid for it only. With
     `keep` methods of lower fidelity are not tried: the catalog must not lose its upgrade graph when
@@ -82,7 +83,7 @@ class FallbackSource:
                 stamp = if_modified_since if self._previous in ("", method.name) else ""
                 fetched = method.open().fetch(if_modified_since=stamp)
             except SourceError as error:
-                outcome |= {"state": FAILED, "why": error.message}
+                outcome |= {"state": FAILED, "why": error.message, "reason": error.reason}
                 first = first or error
                 requests, read = requests + error.requests, read + error.bytes_read
                 if error.code == "cancelled":

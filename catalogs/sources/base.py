@@ -25,6 +25,7 @@ class SourceError(Exception):
         requests: int = 0,
         bytes_read: int = 0,
         retry_after: float = 0,
+        reason: str = "",
     ) -> None:
         # Foreign names may contain characters that no database stores.
         message = message.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
@@ -35,15 +36,20 @@ class SourceError(Exception):
         self.requests = requests
         self.bytes_read = bytes_read
         self.retry_after = retry_after
+        self.reason = reason
 
 
 class Cut(Exception):
-    """The connection was cut before the end of the body, or there was no answer."""
+    """The connection was cut before the end of the body, or there was no answer; `reason` is one of
+    catalogs.sources.connection.Reason, "" if unknown."""
 
-    def __init__(self, message: str, *, code: str = "unreachable", hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, code: str = "unreachable", hint: str = "", reason: str = ""
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.hint = hint
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)

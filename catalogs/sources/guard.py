@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout, make_headers
 
 from catalogs.sources.base import LIMITS, Cut, SourceError
+from catalogs.sources.connection import failure_of
 
 TIMEOUT = Timeout(connect=10, read=60)
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -132,6 +133,11 @@ def request(
         except (HTTPError, OSError) as error:
             if watchdog.expired:
                 raise _too_slow(host) from error
+            # Behind a proxy it is the proxy that was connected to.
+            if not proxy and (failure := failure_of(host, error)):
+                raise Cut(
+                    f"{failure.sentence}.", hint=failure.hint, reason=failure.reason
+                ) from error
             raise Cut(
                 f"{host} does not answer: {error}.",
                 hint="Check the address, the network and, for https, the server's certificate.",
@@ -197,6 +203,8 @@ def checked_address(host: str, port: int, url: str, rules: Rules) -> str:
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
+        if failure := failure_of(host, error):
+            raise Cut(f"{failure.sentence}.", hint=failure.hint, reason=failure.reason) from error
         raise Cut(
             f"{host} can't be found: {error}.", hint="Check the host name and this server's DNS."
         ) from error

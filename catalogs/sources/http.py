@@ -10,9 +10,13 @@ from urllib.parse import urljoin
 from catalogs.sources import guard
 from catalogs.sources.archive import unpacked
 from catalogs.sources.base import LIMITS, Cut, Deadline, Fetched, Limits, SourceError
+from catalogs.sources.connection import Reason
 from catalogs.sources.spool import spool
 
 READ = 1 << 18
+_ERROR_BODY = 4096
+# kubernetes 1.36 pkg/registry/core/service/storage/storage.go, ResourceLocation.
+NO_ENDPOINTS = "no endpoints available for service"
 RESUMES = 3
 REDIRECTS = 5
 
@@ -57,7 +61,7 @@ class HttpSource:
                 if answer.status == 304 and if_modified_since:
                     return Fetched(None, requests=self.requests, last_modified=modified)
                 if answer.status != 200:
-                    raise self._refused(answer.status)
+                    raise self._refused(answer.status, _start_of(answer))
                 fetched = spool(
                     self._body(stack, answer, deadline),
                     self.label,
@@ -69,7 +73,11 @@ class HttpSource:
                 fetched = unpacked(fetched, self.label, self.limits)
             except Cut as error:
                 raise SourceError(
-                    str(error), code=error.code, hint=error.hint, requests=self.requests
+                    str(error),
+                    code=error.code,
+                    hint=error.hint,
+                    reason=error.reason,
+                    requests=self.requests,
                 ) from error
             except SourceError as error:
                 error.requests = self.requests
@@ -115,7 +123,15 @@ class HttpSource:
                     hint="The next attempt reads the new content.",
                 )
 
-    def _refused(self, status: int) -> SourceError:
+    def _refused(self, status: int, body: str) -> SourceError:
+        if status == 503 and NO_ENDPOINTS in body:
+            return SourceError(
+                f"{self.label} can't be reached: its Service has no endpoint, so no pod serves it.",
+                code="not-ready",
+                hint="Check the pods behind the Service, of a ClusterCatalog those of catalogd: "
+                "kubectl get pods,endpointslices in its namespace.",
+                reason=Reason.NO_ENDPOINT,
+            )
         if status in (404, 503):
             return SourceError(
                 f"{self.label} is not ready: the server answered {status}.",
@@ -134,6 +150,14 @@ class HttpSource:
             code="http-status",
             hint="Check the address, and the log of the server behind it.",
         )
+
+
+def _start_of(answer: StreamedAnswer) -> str:
+    """The first bytes of an error's body, which may say more; empty if there are none."""
+    try:
+        return answer.read(_ERROR_BODY).decode("utf-8", "replace")
+    except Cut:
+        return ""
 
 
 def _validator(answer: StreamedAnswer) -> str:

@@ -242,7 +242,9 @@ class _CatalogSource(_ClusterSource):
         try:
             checked = guard.checked_address(host.strip("[]"), int(port), address, RULES)
         except Cut as error:
-            raise SourceError(str(error), code=error.code, hint=error.hint) from error
+            raise SourceError(
+                str(error), code=error.code, hint=error.hint, reason=error.reason
+            ) from error
         yield f"ipv6:[{checked}]:{port}" if ":" in checked else f"ipv4:{checked}:{port}"
 
     @contextmanager

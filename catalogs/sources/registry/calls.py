@@ -4,6 +4,7 @@ The messages have the field numbers of operator-registry, pkg/api/registry.proto
 descriptor pool. A stream is valid only if its final status is OK.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +16,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from catalogs.sources.base import Deadline, Limits, SourceError, report_progress
+from catalogs.sources.connection import ConnectFailure, probe_plaintext
 from catalogs.sources.spool import too_large
 
 SERVICE = "api.Registry"
@@ -79,6 +81,15 @@ ListBundlesRequest = _class("ListBundlesRequest")
 GetPackageRequest = _class("GetPackageRequest")
 GetBundleRequest = _class("GetBundleRequest")
 
+_AT_ADDRESS = re.compile(r"ipv[46]:\[?(?P<host>[0-9a-fA-F:.]+)\]?:(?P<port>\d{1,5})")
+
+
+def _probe(target: str) -> ConnectFailure | None:
+    """Why a gRPC target does not answer; None for one without an address, as a forwarded port."""
+    match = _AT_ADDRESS.fullmatch(target)
+    return probe_plaintext(match["host"], int(match["port"])) if match else None
+
+
 WINDOW = 8  # unary calls that are under way at once
 
 
@@ -98,6 +109,7 @@ class Calls:
     """A connection to one registry. `requests` and `bytes_read` are the cost so far."""
 
     def __init__(self, target: str, label: str, limits: Limits, timeouts: Timeouts) -> None:
+        self._target = target
         self._label = label
         self._limits = limits
         self._timeouts = timeouts
@@ -119,6 +131,14 @@ class Calls:
         try:
             grpc.channel_ready_future(self._channel).result(timeout=self._timeouts.connect)
         except grpc.FutureTimeoutError:
+            if failure := _probe(self._target):
+                error = self.error(
+                    f"{self._label} can't be reached over gRPC. {failure.sentence}.",
+                    "unreachable",
+                    failure.hint,
+                )
+                error.reason = failure.reason
+                raise error from None
             raise self.error(
                 f"{self._label} can't be reached over gRPC: no answer within "
                 f"{self._timeouts.connect:g} s.",
