@@ -14,6 +14,7 @@ from django.utils import timezone
 from olmweb.errors import OlmwebError
 
 LOCAL = "-"  # stands for "no cluster" in URLs: a catalog read from a file or URL
+CLUSTER_STATES = ("silent", "attention", "waiting", "healthy")  # worst first
 
 
 class Cluster(models.Model):
@@ -55,6 +56,14 @@ class Cluster(models.Model):
         return self.reachable is False or (
             self.synced_at is not None and timezone.now() - self.synced_at > limit
         )
+
+    def state(self, failing: int) -> str:
+        """One of CLUSTER_STATES, with the number of operators that need attention."""
+        if self.stale:
+            return "silent"
+        if self.synced_at is None:
+            return "waiting"
+        return "attention" if failing else "healthy"
 
 
 class SyncRun(models.Model):

@@ -34,8 +34,7 @@ from installs.queries.operators import (
 )
 from installs.state.observation import details_of
 from olmweb.kube.fields import text, texts
-from olmweb.models import Cluster
-from olmweb.web.context import STATES
+from olmweb.models import CLUSTER_STATES, Cluster
 
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
 _UPGRADABLE = Count(
@@ -222,12 +221,8 @@ class ClusterSummary:
 
     @property
     def state(self) -> str:
-        """'silent', 'waiting', 'attention' or 'healthy'."""
-        if self.cluster.stale:
-            return "silent"
-        if self.cluster.synced_at is None:
-            return "waiting"
-        return "attention" if self.counts.attention else "healthy"
+        """One of CLUSTER_STATES."""
+        return self.cluster.state(self.counts.attention)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +284,7 @@ def summaries(clusters: Sequence[Cluster]) -> tuple[list[ClusterSummary], Causes
 
 def by_need(entry: ClusterSummary) -> tuple[int, int, str]:
     """Sorts clusters worst first."""
-    return STATES.index(entry.state), -entry.counts.attention, entry.cluster.name
+    return CLUSTER_STATES.index(entry.state), -entry.counts.attention, entry.cluster.name
 
 
 def cluster_rows(entries: Sequence[ClusterSummary], causes: Causes) -> list[ClusterRow]:

@@ -14,10 +14,9 @@ from django.db.models import Count, OuterRef, Subquery
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from olmweb.models import Cluster
+from olmweb.models import CLUSTER_STATES, Cluster
 from olmweb.web.preferences import html_classes, preferences_of
 
-STATES = ("silent", "attention", "waiting", "healthy")  # worst first
 MENU_CLUSTERS = 12  # in the menu of every page
 
 
@@ -56,7 +55,7 @@ def default_cluster(request: HttpRequest) -> str:
 def _switcher(request: HttpRequest) -> list[dict[str, Any]]:
     failing = attention(request)
     return [
-        {"cluster": c, "attention": failing.get(c.pk, 0), "state": _state(c, failing.get(c.pk, 0))}
+        {"cluster": c, "attention": failing.get(c.pk, 0), "state": c.state(failing.get(c.pk, 0))}
         for c in clusters(request)
     ]
 
@@ -65,27 +64,18 @@ def _query(cluster: str) -> str:
     return f"?{urlencode({'cluster': cluster}, quote_via=quote)}" if cluster else ""
 
 
-def _state(cluster: Cluster, failing: int) -> str:
-    """The dot's word, one of STATES."""
-    if cluster.stale:
-        return "silent"
-    if cluster.synced_at is None:
-        return "waiting"
-    return "attention" if failing else "healthy"
-
-
 def _menu(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """Those of the rows that the menu of clusters lists: all by name, or the worst of many."""
     if len(rows) <= MENU_CLUSTERS:
         return rows
-    worst = sorted(rows, key=lambda row: (STATES.index(row["state"]), -row["attention"]))
+    worst = sorted(rows, key=lambda row: (CLUSTER_STATES.index(row["state"]), -row["attention"]))
     return worst[:MENU_CLUSTERS]
 
 
 def _states(rows: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
     """(state, how many clusters are in it), worst first."""
     counts = Counter(row["state"] for row in rows)
-    return [(state, counts[state]) for state in STATES if counts[state]]
+    return [(state, counts[state]) for state in CLUSTER_STATES if counts[state]]
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
