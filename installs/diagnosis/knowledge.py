@@ -47,12 +47,12 @@ _FIRST = ("api_admission", "api_objects", "api_server")
 KINDS = (
     *("PlatformOperator", "BundleDeployment", "Bundle", "ClusterExtension", "ClusterObjectSet"),
     *("ClusterCatalog", "CatalogSource", "Subscription", "InstallPlan", "ClusterServiceVersion"),
-    *("OperatorGroup", "OperatorCondition", "ClusterOperator", "Deployment"),
+    *("OperatorGroup", "OperatorCondition", "OLMConfig", "ClusterOperator", "Deployment"),
 )
 _ONLY_WITH_KIND = 4  # rank
 # What a kind was called in earlier releases, which report the same messages. Texts about an object
 # of the former kind name that kind.
-_FORMER_KINDS = {"ClusterExtensionRevision": "ClusterObjectSet"}
+_FORMER_KINDS = {"ClusterExtensionRevision": "ClusterObjectSet", "Catalog": "ClusterCatalog"}
 # Before anything of the bundle is on the cluster.
 _NOTHING_INSTALLED = ("source", "convert", "unpack")
 
@@ -412,11 +412,10 @@ def _entries_in_any_case(kind: str) -> tuple[KnowledgeEntry, ...]:
 
 @cache
 def _entries_for(kind: str) -> tuple[KnowledgeEntry, ...]:
-    return tuple(
-        entry
-        for entry in knowledge()
-        if kind in entry.kinds or (not kind and entry.rank < _ONLY_WITH_KIND)
-    )
+    """The entries about `kind`; about any kind if it is empty or no entry knows it, as for Events
+    of a Namespace or a Job."""
+    about = tuple(entry for entry in knowledge() if kind in entry.kinds)
+    return about or tuple(entry for entry in knowledge() if entry.rank < _ONLY_WITH_KIND)
 
 
 def _follow(
