@@ -191,6 +191,7 @@ _PLAN_STAYS_FAILED = (
 )
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
+_STEP_LIMIT = 200  # characters of the words of a wrapper that say what the controller did
 _PARTS_LIMIT = 50
 _REWORDED_LIMIT = 2_000
 _LINES_LIMIT = 5
@@ -431,7 +432,11 @@ def _follow(
         return match
     if root.entry.wrapper and root.entry.rank > match.entry.rank:
         return match
-    return KnowledgeMatch(root.entry, {**root.facts, "context": match.entry.title})
+    facts = {**root.facts, "context": match.entry.title}
+    step = text.removesuffix(inner).strip(": -\n")[-_STEP_LIMIT:]
+    if step and "step" in root.entry.regex.groupindex:
+        facts.setdefault("step", step)
+    return KnowledgeMatch(root.entry, facts)
 
 
 def _first(text: str, entries: Sequence[KnowledgeEntry], any_case: bool) -> KnowledgeMatch | None:
