@@ -41,6 +41,7 @@ urlpatterns = [
     path(_OPERATOR, operators.operator_detail, name="operator"),
     path(f"{_OPERATOR}/remove", changes.remove, name="remove"),
     path(f"{_OPERATOR}/upgrade", changes.upgrade, name="upgrade"),
+    path(f"{_OPERATOR}/configure", changes.configure, name="configure"),
     path(f"{_OPERATOR}/retry", changes.retry, name="retry"),
     path(f"{_OPERATOR}/crds/<bundle_name:bundle>", crd_checks.crd_check, name="crd-check"),
     path(

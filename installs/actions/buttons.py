@@ -115,7 +115,10 @@ def refusals(
         return {}
     rights = {
         str(verb): rights_of(verb, operator.kind, operator.namespace)
-        for verb in (Action.Verb.UPGRADE, Action.Verb.RETRY, Action.Verb.REMOVE)
+        for verb in (
+            *(Action.Verb.UPGRADE, Action.Verb.CONFIGURE),
+            *(Action.Verb.RETRY, Action.Verb.REMOVE),
+        )
     }
     if plan_namespace:
         approve = Action.Verb.APPROVE
@@ -240,6 +243,7 @@ RIGHTS_MOST = 20  # of one task
 VERBS = {
     Action.Verb.INSTALL: ("create", "patch"),
     Action.Verb.UPGRADE: ("patch",),
+    Action.Verb.CONFIGURE: ("patch",),
     Action.Verb.APPROVE: ("patch",),
     Action.Verb.RETRY: ("patch",),
     Action.Verb.REMOVE: ("delete",),

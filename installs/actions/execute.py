@@ -1,8 +1,8 @@
 """Executes a recorded action: sends its steps to the cluster, object by object. Repeatable.
 
-The manifests come from the plan of the action: `plan` for installs, `upgrade` for upgrades,
-approvals and removals, `retry` for retries. A worker may die anywhere: each object is read before
-it is written, and the row holds the steps that the cluster has accepted.
+The manifests come from the plan of the action: `plan` for installs, `plan_changes` for upgrades
+and approvals, `configuration`, `removal` and `retry` for the others. A worker may die anywhere:
+each object is read before it is written, and the row holds the steps that the cluster has accepted.
 """
 
 from typing import Any
@@ -16,14 +16,18 @@ from installs.actions.objects import (
     CARRIES_MORE,
     CARRIES_MORE_HINT,
     WRITTEN,
+    DryRun,
     apply_step,
     approval_problem,
     delete_step,
     explain,
     is_there,
+    kept_config,
+    other_config,
     remake_problem,
     version_of,
 )
+from installs.diagnosis.approvals import listing
 from installs.models import Action
 from installs.models.steps import Apply, Delete, remakes
 from olmweb.clusters import client_for
@@ -80,12 +84,15 @@ def _install(action: Action, client: KubeClient) -> bool:
             _refuse_taken(action, there)
             return True
         if there is not None:
+            more = other_config(there, main.manifest)
+            besides = f", and also has {listing(more)}" if more else ""
             finish(
                 action,
                 Action.State.NO_CHANGE,
-                f"{action.path} {action.name} exists already with all requested values; nothing "
-                "was written.",
+                f"{action.path} {action.name} exists already with all requested values{besides}; "
+                "nothing was written.",
                 code="already-so",
+                hint="Edit its configuration to remove what was not requested." if more else "",
                 uid=uid_of(there),
             )
             return True
@@ -108,7 +115,8 @@ def _includes(there: Any, wanted: Any) -> bool:
 
 
 def _change(action: Action, client: KubeClient) -> bool:
-    """Applies an upgrade or an approval to the reviewed object, and to no other."""
+    """Applies an upgrade, a configuration or an approval to the reviewed object, and to no
+    other."""
     main, there = action.main, get(client, action)
     if not _is_reviewed_object(action, there):
         return True
@@ -117,7 +125,7 @@ def _change(action: Action, client: KubeClient) -> bool:
         if there and only and (why := approval_problem(there, only)):
             finish(action, Action.State.REFUSED, why, code=CARRIES_MORE, hint=CARRIES_MORE_HINT)
             return True
-        if there and _includes(there.get("spec"), main.manifest["spec"]):
+        if there and _is_so(action, there):
             finish(
                 action,
                 Action.State.NO_CHANGE,
@@ -126,11 +134,30 @@ def _change(action: Action, client: KubeClient) -> bool:
                 code="already-so",
             )
             return True
+        if action.verb == Action.Verb.CONFIGURE and (kept := _kept_config(action, client)):
+            finish(action, Action.State.REFUSED, kept.message, code=kept.code, hint=kept.hint)
+            return True
         _mark_sent(action)
     applied = apply_step(client, main, impersonation(action), force=action.force)
     action.object_generation = number(applied, "metadata", "generation")
     _mark_applied(action, uid_of(applied))
     return True
+
+
+def _is_so(action: Action, there: dict[str, Any]) -> bool:
+    """Whether the object has all that the action applies; a configuration is compared as a
+    whole."""
+    wanted = action.main.manifest
+    if action.verb == Action.Verb.CONFIGURE and other_config(there, wanted):
+        return False
+    return _includes(there.get("spec"), wanted["spec"])
+
+
+def _kept_config(action: Action, client: KubeClient) -> DryRun | None:
+    """The refusal of a configuration that another manager has added fields to since its review."""
+    as_user = impersonation(action)
+    applied = apply_step(client, action.main, as_user, dry_run=True, force=action.force)
+    return kept_config(applied, action.main)
 
 
 def _is_reviewed_object(action: Action, there: dict[str, Any] | None) -> bool:

@@ -47,6 +47,8 @@ PASS_LEASE_SECONDS = 60
 # A failure that is older than the action counts only after this: clocks differ.
 STALE_FAILURE = timedelta(seconds=60)
 CSV = CLUSTER_SERVICE_VERSIONS.kind
+# They change an object that exists already.
+_CHANGES = (Action.Verb.UPGRADE, Action.Verb.CONFIGURE)
 _ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
 
 
@@ -179,7 +181,7 @@ def _settle(action: Action, *, is_current: bool) -> bool:
     if row.health == Health.NEEDS_APPROVAL:
         plan = str(row.details.get("plan") or "")
         subscribed = f"{action.name} is subscribed"
-        if action.verb == Action.Verb.UPGRADE:
+        if action.verb in _CHANGES:
             subscribed = f"Subscription {action.name} is changed"
         finish(
             action,
@@ -192,7 +194,10 @@ def _settle(action: Action, *, is_current: bool) -> bool:
     installed = str(row.details.get("installed_csv") or row.bundle)
     is_upgrade = action.verb == Action.Verb.UPGRADE
     text = f"{action.name} is installed."
-    if is_upgrade:
+    if action.verb == Action.Verb.CONFIGURE:
+        # The rows of a Subscription don't tell when OLM has updated its Deployments.
+        text = f"The configuration of {action.name} is changed; its Deployments are updated now."
+    elif is_upgrade:
         text = f"{action.name} is at {installed}."
     elif action.verb == Action.Verb.RETRY:
         text = f"{action.name} is healthy."

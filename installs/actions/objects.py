@@ -1,16 +1,21 @@
 """The objects that actions write: kinds, requests, checks before a write, refusals in words."""
 
+import difflib
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import yaml
+
 from catalogs.install_methods import InstallMethod
+from installs.diagnosis.approvals import listing
 from installs.methods import METHODS
 from installs.models.steps import Apply, Delete, Manifest
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
-from olmweb.kube.fields import texts
+from olmweb.kube.fields import dig, texts
 from olmweb.kube.resources import (
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
@@ -47,6 +52,7 @@ WRITTEN: dict[str, Resource] = {
     )
 }
 _MANAGER = re.compile(r'"([^"]{1,128})"')
+_CONFIG = "spec.config"
 RETRIED = "olmweb.operatorframework.io/retry-asked"  # annotation
 # Labels and annotations that OLM or a retry put on a Subscription, or that say nothing of it.
 _OF_OLM = ("operators.coreos.com/", "olm.", RETRIED, "kubectl.kubernetes.io/last-applied")
@@ -153,6 +159,7 @@ CARRIES_MORE_HINT = (
     "one InstallPlan for all Subscriptions of a namespace: operators in namespaces of their own "
     "are approved one by one."
 )
+CONFIG_KEPT = "config-kept"  # code: another manager owns a field that the configuration lacks
 NEEDS_NAMESPACE = "allowed; its namespace does not exist yet"  # result for one object
 
 
@@ -167,10 +174,64 @@ def approval_problem(install_plan: dict[str, Any], only: str) -> str:
     return f"InstallPlan {name} carries not only {only}: {', '.join(others)}." if others else ""
 
 
+def other_config(there: Manifest, manifest: Manifest) -> list[str]:
+    """The paths of the fields that an object has in `spec.config` and the manifest has not.
+
+    Lists count as one value: server-side apply replaces them as a whole, and the API server fills
+    in defaults in their items only.
+    """
+    return list(_others(dig(there, "spec", "config"), dig(manifest, "spec", "config"), _CONFIG))
+
+
+def _others(there: Any, wanted: Any, path: str) -> Iterator[str]:
+    if not isinstance(there, Mapping):
+        return
+    mine = wanted if isinstance(wanted, Mapping) else {}
+    for name, value in there.items():
+        if name in mine:
+            yield from _others(value, mine[name], f"{path}.{name}")
+        elif value != {}:
+            yield f"{path}.{name}"
+
+
+def kept_config(applied: Manifest, step: Apply) -> "DryRun | None":
+    """The refusal of a configuration without fields that `applied`, the answer to its dry run,
+    still has: other managers own them, so server-side apply leaves them."""
+    paths = other_config(applied, step.manifest)
+    if not paths:
+        return None
+    words = "was set by another manager, so it would stay"
+    if len(paths) > 1:
+        words = "were set by another manager, so they would stay"
+    where = f" -n {step.namespace}" if step.namespace else ""
+    return DryRun(
+        False,
+        f"{listing(paths[:10])} of {step.label} {words}.",
+        CONFIG_KEPT,
+        "Keep what it sets in the configuration, or remove it where it is managed, such as with "
+        f"kubectl edit {step.kind.lower()} {step.name}{where}.",
+    )
+
+
+def config_changes(there: Manifest, applied: Manifest) -> tuple[str, ...]:
+    """`spec.config` with its changes, as the lines of a unified diff of YAML; none without any."""
+    before, after = (_config_lines(manifest) for manifest in (there, applied))
+    lines = difflib.unified_diff(before, after, lineterm="", n=len(before) + len(after))
+    return tuple(lines)[3:]  # without the names of files and the range of lines
+
+
+def _config_lines(manifest: Manifest) -> list[str]:
+    config = dig(manifest, "spec", "config")
+    if not config:
+        return []
+    return str(yaml.safe_dump({"config": config}, allow_unicode=True)).splitlines()
+
+
 @dataclass(frozen=True, slots=True)
 class DryRun:
     """The cluster's answers. `fields`: form or object field -> sentence; `objects`: (object, its
-    result in words) in the order of application."""
+    result in words) in the order of application; `changes`: the lines of a unified diff, of
+    another configuration."""
 
     ok: bool
     message: str
@@ -178,6 +239,7 @@ class DryRun:
     hint: str = ""
     fields: dict[str, str] = field(default_factory=dict)
     objects: tuple[tuple[str, str], ...] = ()
+    changes: tuple[str, ...] = ()
 
     @property
     def validated(self) -> int:

@@ -23,6 +23,7 @@ from installs.facts.cluster_facts import watched_from
 from installs.facts.evaluate import target_of, verdicts_on
 from installs.methods import METHODS
 from installs.methods.base import UpgradeChange, manifest_of
+from installs.methods.configuration import CONFIG
 from installs.models import Action, Component, Operator
 from installs.models.steps import Apply, Step
 from installs.state.observation import details_of, observe
@@ -300,6 +301,18 @@ def owned_manifest(operator: Operator) -> dict[str, Any]:
         *(method.resource, operator.name, operator.namespace, version),
         spec=method.least_spec(operator),
     )
+
+
+def applied_config(operator: Operator) -> dict[str, Any] | None:
+    """The operator's `spec.config` as far as rows tell: that of the last apply, if the object still
+    has its fields; None if only the cluster knows it. At most one query."""
+    details = details_of(operator)
+    fields = sorted(details.get("config") or [])
+    if not fields and not details.get("config_type"):
+        return {}
+    applied: dict[str, Any] = owned_manifest(operator)["spec"].get(CONFIG) or {}
+    same = fields == sorted(applied)[:20] if fields else bool(applied)
+    return applied if same else None
 
 
 def plan_for(operator: Operator, verb: Action.Verb, steps: tuple[Step, ...], **more: Any) -> Plan:

@@ -24,9 +24,11 @@ from installs.actions.objects import (
     DryRun,
     apply_step,
     approval_problem,
+    config_changes,
     delete_step,
     explain,
     is_there,
+    kept_config,
     may_write,
     remake_problem,
 )
@@ -38,7 +40,7 @@ from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
 from olmweb.eventlog.types import EventType
 from olmweb.kube.client import Impersonation, KubeClient
-from olmweb.kube.errors import KubeError, NotFound
+from olmweb.kube.errors import Forbidden, KubeError, NotFound
 from olmweb.kube.resources import NAMESPACES
 from olmweb.models import ApiToken
 from olmweb.tasks import enqueue
@@ -61,6 +63,8 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
         with client_for(plan.cluster, timeout=DRY_RUN_TIMEOUT) as client:
             if refused := _not_remade(client, plan) or _carries_more(client, plan):
                 return refused
+            if plan.verb == Action.Verb.CONFIGURE and isinstance(step, Apply):
+                return _try_config(client, plan, step, as_user)
             for step in plan.steps:
                 outcome = _try(client, plan, step, as_user, new_namespaces)
                 outcomes.append((step.label, outcome))
@@ -99,6 +103,25 @@ def _carries_more(client: KubeClient, plan: Plan) -> DryRun | None:
     there = client.get(WRITTEN[step.kind], step.version, step.name, step.namespace)
     why = approval_problem(there, plan.version)
     return DryRun(False, why, CARRIES_MORE, CARRIES_MORE_HINT) if why else None
+
+
+def _try_config(
+    client: KubeClient, plan: Plan, step: Apply, as_user: Impersonation | None
+) -> DryRun:
+    """The result for another `spec.config` of an object, with what changes."""
+    applied = apply_step(client, step, as_user, dry_run=True, force=plan.force)
+    if refused := kept_config(applied, step):
+        return refused
+    try:
+        there = client.get(
+            WRITTEN[step.kind], step.version, step.name, step.namespace, as_user=as_user
+        )
+        changes = config_changes(there, applied)
+        done = "" if changes else " Nothing would change."
+    except Forbidden:  # may patch it and not read it
+        changes, done = (), ""
+    message = f"Cluster {plan.cluster.name} would accept this.{done}"
+    return DryRun(True, message, objects=((step.label, "accepted"),), changes=changes)
 
 
 def _try(

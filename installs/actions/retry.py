@@ -19,6 +19,7 @@ from installs.actions.plan import Plan
 from installs.actions.plan_changes import (
     CSV,
     INSTALL_PLAN,
+    applied_config,
     catalog_package,
     installed_bundle,
     owned_manifest,
@@ -191,7 +192,7 @@ def _remake_hindrance(operator: Operator, parts: _Parts) -> str:
         return f"{there} is installed, and would be in the way of a new Subscription"
     if parts.other_csvs:
         return f"the plan is also that of {', '.join(parts.other_csvs[:3])}"
-    if details_of(operator).get("config"):
+    if applied_config(operator) is None:
         return "its spec.config is not known here, so it can't be made again as it was"
     return ""
 
@@ -240,12 +241,13 @@ def _upgrade_by_hand(operator: Operator, parts: _Parts) -> tuple[str, ...]:
 
 
 def _whole_manifest(operator: Operator) -> Manifest:
-    """The Subscription with its whole spec except its config."""
+    """The Subscription with its whole spec."""
     details = details_of(operator)
     spec = METHODS[operator.kind].least_spec(operator) | {
         "channel": operator.channel,
         "startingCSV": str(details.get("starting_csv") or ""),
         "installPlanApproval": str(details.get("approval") or ""),
+        "config": applied_config(operator) or {},
     }
     return manifest_of(
         *(SUBSCRIPTIONS, operator.name, operator.namespace),

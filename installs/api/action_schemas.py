@@ -150,7 +150,8 @@ class PlannedVerdict:
 
 @dataclass(frozen=True, slots=True)
 class DryRunResult:
-    """What the cluster said; `objects` are pairs of an object and its result."""
+    """What the cluster said; `objects` are pairs of an object and its result, `changes` the lines
+    of a unified diff of `spec.config` for the verb configure."""
 
     ok: bool
     message: str
@@ -158,6 +159,7 @@ class DryRunResult:
     code: str
     hint: str
     objects: list[list[str]]
+    changes: list[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from catalogs.models import Package
 from catalogs.verdicts.rules import Verdict
 from installs.actions import bulk, plan_changes, record, removal, retry
 from installs.actions.bulk import Item, Key
+from installs.actions.configuration import plan_configure
 from installs.actions.objects import CARRIES_MORE, DryRun
 from installs.actions.plan import Plan, plan_install
 from installs.api.action_schemas import (
@@ -112,7 +113,8 @@ class ActionBody(RequestBody):
     `version` is a version or a range, in the grammar of the method; of a Subscription the bundle in
     it that is nearest to the channel's head becomes startingCSV. `force_conflicts` takes fields
     over from other managers. `anyway` also installs what is predicted to fail. `config` is
-    `spec.config` of a Subscription or ClusterExtension, if the cluster serves that field.
+    `spec.config` of a Subscription or ClusterExtension, if the cluster serves that field; the verb
+    `configure` replaces it, and removes it if it is empty.
     `without_conversion` also removes an operator whose conversion webhook CustomResourceDefinitions
     still need."""
 
@@ -151,7 +153,8 @@ def list_actions(request: HttpRequest, query: Query[ActionParameters]) -> HttpRe
 
 @router.post("/actions", response={202: ActionRow})
 def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
-    """Asks for an install, upgrade, approval, retry or removal; the cluster tries it first.
+    """Asks for an install, upgrade, configuration, approval, retry or removal; the cluster tries it
+    first.
 
     202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. The
     same request with the same `Idempotency-Key` header gives the same action again. `Location` is
@@ -216,6 +219,7 @@ def tried(plan: Plan, result: DryRun) -> HttpResponseBase:
         "code": result.code,
         "hint": result.hint,
         "objects": [list(names) for names in result.objects],
+        "changes": list(result.changes),
     }
     verdict = plan.verdict and {
         "verdict": own_value(plan.verdict.verdict),
@@ -257,6 +261,8 @@ def _plan(body: ActionBody) -> Plan:
     if body.verb == Action.Verb.UPGRADE:
         take = "yes" if body.force_conflicts else ""
         return plan_changes.plan_upgrade(operator, fields | {"take": take})
+    if body.verb == Action.Verb.CONFIGURE:
+        return plan_configure(operator, body.config, take=body.force_conflicts)
     if body.verb == Action.Verb.RETRY:
         return retry.plan_retry(operator)
     return removal.plan_remove(operator, without_conversion=body.without_conversion)
@@ -271,6 +277,7 @@ def _refuse_foreign_fields(body: ActionBody) -> None:
     usable = {
         Action.Verb.INSTALL: of_method | {"package", "catalog", "name", "method", "anyway"},
         Action.Verb.UPGRADE: METHODS[method].upgrade_fields | OF_OBJECT | {"force_conflicts"},
+        Action.Verb.CONFIGURE: OF_OBJECT | {CONFIG, "force_conflicts"},
         Action.Verb.APPROVE: frozenset({"namespace", "name", "only"}),
         Action.Verb.REMOVE: OF_OBJECT | {"without_conversion"},
     }.get(Action.Verb(verb), OF_OBJECT)

@@ -205,9 +205,14 @@ class Method(ABC):
 
     def config_problems(self, choice: InstallChoice) -> dict[str, str]:
         """Path such as `config.env[0].name` -> sentence, for what the cluster's schema refuses."""
-        if not choice.config or choice.config_schema is None:
+        return self.problems_of_config(choice.config, choice.config_schema)
+
+    def problems_of_config(
+        self, config: Mapping[str, Any], schema: Mapping[str, Any] | None
+    ) -> dict[str, str]:
+        if not config or schema is None:
             return {}
-        return listed_problems(config_problems(choice.config, choice.config_schema))
+        return listed_problems(config_problems(config, schema))
 
     def objects(self, choice: InstallChoice) -> list[Manifest]:
         """Every object that installs the choice, in order of application.

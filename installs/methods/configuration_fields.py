@@ -1,12 +1,15 @@
 """The form fields of a configuration: plain lines and values instead of YAML where that is enough.
 
-`config_more` holds in YAML what the other fields can't. Pure.
+`from_values` makes `spec.config` of form values, `to_values` the reverse for an existing one;
+together they lose nothing, as `config_more` holds in YAML what the other fields can't. Pure.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import yaml
 
 from catalogs.install_methods import InstallMethod
 from installs.methods.configuration import (
@@ -121,6 +124,59 @@ def _merged(fields: dict[str, Any], more: dict[str, Any], result: ReadValues) ->
     return {**fields, **more}
 
 
+def to_values(method: InstallMethod, config: Mapping[str, Any]) -> dict[str, str]:
+    """The form values that `from_values` makes this configuration of."""
+    more: dict[str, Any] = dict(config)
+    values: dict[str, str] = {}
+    if method != InstallMethod.CLUSTER_EXTENSION:
+        _take_out(more, values)
+    else:
+        inline = more.get("inline")
+        more = dict(inline) if isinstance(inline, Mapping) else {}
+        if isinstance(more.get(WATCH_NAMESPACE), str):
+            values[WATCH] = more.pop(WATCH_NAMESPACE)
+        if isinstance(more.get(DEPLOYMENT_CONFIG), Mapping):
+            deployment = dict(more.pop(DEPLOYMENT_CONFIG))
+            _take_out(deployment, values)
+            more |= {DEPLOYMENT_CONFIG: deployment} if deployment else {}
+    if more:
+        values[MORE] = yaml.safe_dump(more, sort_keys=False)
+    return values
+
+
+def _take_out(fields: dict[str, Any], values: dict[str, str]) -> None:
+    """Moves what lines can say from the fields to the form values."""
+    texts: dict[str, Callable[[Any], str]] = {
+        ENV: _env_text,
+        NODE_SELECTOR: _pairs_text,
+        TOLERATIONS: _tolerations_text,
+    }
+    readers = {ENV: _env, NODE_SELECTOR: _pairs, TOLERATIONS: _tolerations}
+    for name, text_of in texts.items():
+        try:
+            text = text_of(fields[_OF[name]])
+            if text and readers[name](text) == fields[_OF[name]]:
+                values[name] = text
+                del fields[_OF[name]]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue  # absent, or more than lines can say: stays in the YAML
+    resources = fields.get("resources")
+    if not isinstance(resources, Mapping):
+        return
+    left = {kind: dict(of) if isinstance(of, Mapping) else of for kind, of in resources.items()}
+    for name, (kind, resource) in RESOURCES.items():
+        quantities = left.get(kind)
+        quantity = quantities.get(resource) if isinstance(quantities, dict) else None
+        if isinstance(quantity, str) and quantity and quantity == quantity.strip():
+            values[name] = left[kind].pop(resource)
+            if not left[kind]:
+                del left[kind]
+    if left or not resources:
+        fields["resources"] = left
+    else:
+        del fields["resources"]
+
+
 def form_field(path: str) -> str:
     """The form field of a path such as `config.env[0].name`; CONFIG for that itself, `path` for
     one that is not of the configuration."""
@@ -169,6 +225,10 @@ def _env(text: str) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in variables.items()]
 
 
+def _env_text(variables: Any) -> str:
+    return "\n".join(f"{variable['name']}={variable['value']}" for variable in variables)
+
+
 def _pairs(text: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for line in _lines(text):
@@ -179,6 +239,10 @@ def _pairs(text: str) -> dict[str, str]:
             raise ValueError(f"{name.strip()[:60]} is there twice; remove one of them.")
         pairs[name.strip()] = value.strip()
     return pairs
+
+
+def _pairs_text(pairs: Any) -> str:
+    return "\n".join(f"{name}={value}" for name, value in pairs.items())
 
 
 def _tolerations(text: str) -> list[dict[str, str]]:
@@ -200,3 +264,12 @@ def _tolerations(text: str) -> list[dict[str, str]]:
             toleration |= {"operator": "Equal", "value": match["value"]}
         tolerations.append(toleration | ({"effect": effect} if effect else {}))
     return tolerations
+
+
+def _tolerations_text(tolerations: Any) -> str:
+    lines = []
+    for toleration in tolerations:
+        value = f"={toleration['value']}" if toleration.get("operator") == "Equal" else ""
+        effect = f":{toleration['effect']}" if "effect" in toleration else ""
+        lines.append(f"{toleration['key']}{value}{effect}")
+    return "\n".join(lines)

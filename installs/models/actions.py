@@ -59,6 +59,7 @@ class Action(models.Model):
     class Verb(models.TextChoices):
         INSTALL = "install"
         UPGRADE = "upgrade"
+        CONFIGURE = "configure"
         APPROVE = "approve"
         RETRY = "retry"
         REMOVE = "remove"
@@ -101,7 +102,7 @@ class Action(models.Model):
     outcome_hint = models.TextField(blank=True)
     finding = models.CharField(max_length=100, blank=True)
     object_uid = models.CharField(max_length=64, blank=True)
-    # metadata.generation of the object with the applied upgrade; 0 of other actions
+    # metadata.generation of the object with the applied change; 0 of other actions
     object_generation = models.PositiveBigIntegerField(default=0, db_default=0)
     idempotency_key = models.CharField(max_length=100, blank=True)
     request_hash = models.CharField(max_length=64, blank=True, default="", db_default="")

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.urls import reverse
+
 from installs.actions.buttons import installs_instead
 from installs.diagnosis.knowledge import Finding, is_command, is_filled
 from installs.diagnosis.types import ChainLink
@@ -14,7 +16,7 @@ from installs.queries.operator_detail import Parts, key_of
 from installs.queries.providers import missing_api, provider_searches
 from installs.reports import object_yaml
 from installs.state.observation import details_of
-from olmweb.accounts.roles import AnyUser
+from olmweb.accounts.roles import AnyUser, may_act
 
 STATE_ICONS = {
     "ok": "check-circle",
@@ -243,12 +245,19 @@ def condition_tables(operator: Operator, components: Sequence[Component]) -> lis
     return [ConditionTable(f"{row.kind} {row.name}", row.conditions) for row in (*own, *below)]
 
 
-def remedy_links(user: AnyUser, operator: Operator, finding: Finding | None) -> list[RemedyLink]:
-    """Links that lead to no refusal and to no empty list."""
+def remedy_links(
+    user: AnyUser, operator: Operator, finding: Finding | None, *, configurable: bool = False
+) -> list[RemedyLink]:
+    """Links that lead to no refusal and to no empty list. `configurable`: the operator has
+    `spec.config`, whose form is offered to people who act on clusters."""
     if finding is None:
         return []
     forms = installs_instead(user, operator, finding.instead)
     links = [RemedyLink(form.path, f"Install as {form.path}", form.url) for form in forms]
+    if configurable and may_act(user)[0]:
+        where = (operator.cluster.name, operator.kind, operator.namespace or "-", operator.name)
+        address = reverse("installs:configure", args=where)
+        links.append(RemedyLink("spec.config", "Edit configuration", address))
     if api := missing_api(finding):
         search = provider_searches(operator.cluster, [api]).get(api)
         none = f"No catalog of {operator.cluster.name} offers one."

@@ -1,4 +1,4 @@
-"""Forms to upgrade, approve, retry and remove: plan, dry run, confirmation.
+"""Forms to upgrade, configure, approve, retry and remove: plan, dry run, confirmation.
 
 A GET sends no request to a cluster. Only the plan that was shown can be confirmed.
 """
@@ -12,10 +12,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from installs import methods
-from installs.actions import crd_check, plan_changes, record, removal
+from installs.actions import configuration, crd_check, plan_changes, record, removal
 from installs.actions import retry as retries
 from installs.actions.plan import Plan
 from installs.facts import inventory
+from installs.methods.configuration_fields import from_values, offered_fields, to_values
 from installs.models import Operator
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries.lookup import get_install_plan, get_operator
@@ -24,6 +25,7 @@ from installs.views.forms import (
     CHANGE,
     METHODS,
     UNSURE,
+    ConfigurationForm,
     approval_reviewed,
     follow_action,
     form_key,
@@ -31,8 +33,11 @@ from installs.views.forms import (
     show_form,
 )
 from olmweb.accounts.roles import person, sign_in_required
-from olmweb.errors import OlmwebError
+from olmweb.errors import BadRequest, OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
+
+EDIT_CONFIGURATION = "Edit configuration"
+LOAD = "load"  # value of `step`: reads the current configuration from the cluster
 
 
 class UpgradeForm(ValuesForm):
@@ -40,6 +45,10 @@ class UpgradeForm(ValuesForm):
     version = ValueField(300)
     approval = ValueField(300)
     policy = ValueField(300)
+    take = ValueField(300)
+
+
+class ConfigureForm(ConfigurationForm):
     take = ValueField(300)
 
 
@@ -67,6 +76,7 @@ def upgrade(
         "policies": methods.POLICIES,
         "method": methods.METHODS.get(operator.kind),
         "choices": True,
+        "can_take": True,
         "installed": plan_changes.installed_bundle(operator),
         "channels": [],
         "targets": [],
@@ -92,6 +102,49 @@ def upgrade(
         return planned
 
     return _carry_out(request, "Upgrade", context, plan, form)
+
+
+@never_cache
+@require_http_methods(METHODS)
+@sign_in_required(check=person)
+def configure(
+    request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
+) -> HttpResponse:
+    """Another `spec.config`. If rows don't tell the current one, the form offers to load it, which
+    reads the object from the cluster as the user."""
+    operator = get_operator(cluster, kind, namespace, name)
+    choice = configuration.configurable(operator)
+    posted = request.method == "POST"
+    form = ConfigureForm(request.POST if posted else request.GET)
+    values, loads = form.cleaned_data, request.POST.get("step") == LOAD
+    current: dict[str, Any] | None = None
+    context: dict[str, Any] = {
+        "operator": operator,
+        "values": values,
+        "can_take": True,
+        "configurable": offered_fields(choice.method, choice.known_fields),
+    }
+    if loads:
+        try:
+            current = configuration.read_current(operator, request.user)
+        except OlmwebError as error:
+            context["refusal"] = error
+    elif not posted:
+        current = plan_changes.applied_config(operator)
+    if loads or not posted:
+        values |= to_values(choice.method, current or {})
+        context["unloaded"] = current is None
+
+    def plan() -> Plan:
+        read = from_values(choice.method, values)
+        if read.problems:
+            raise BadRequest(" ".join(read.problems.values()), code="invalid", **read.problems)
+        return configuration.plan_configure(operator, read.config, take=values["take"] == "yes")
+
+    if context.get("unloaded"):
+        context |= _frame(request, EDIT_CONFIGURATION, form, operator)
+        return show_form(request, CHANGE, context, failed=loads)
+    return _carry_out(request, EDIT_CONFIGURATION, context, plan, form)
 
 
 @never_cache
@@ -193,13 +246,11 @@ def _carry_out(
     """Shows the plan; a POST dry-runs it; a confirmed POST records it."""
     is_post = request.method == "POST"
     form = form or ValuesForm({})
-    context |= {"form": form, "key": form_key(request), "verb_word": verb}
-    if operator := context.get("operator"):
-        context |= {"title": f"{verb} {operator.name}", "back": _page_of(operator)}
+    context |= _frame(request, verb, form, context.get("operator"))
     try:
         plan = make()
         context |= {"plan": plan, "by_hand": remedy_steps(plan.by_hand)}
-        if not is_post:
+        if not is_post or request.POST.get("step") == LOAD:
             return show_form(request, CHANGE, context)
         return review(request, CHANGE, plan, context)
     except OlmwebError as error:
@@ -209,6 +260,21 @@ def _carry_out(
         if is_post or error.code != plan_changes.PLAN_WAITING:  # the page leads to the plan
             context["refusal"] = error
         return show_form(request, CHANGE, context, failed=is_post)
+
+
+def _frame(
+    request: HttpRequest, verb: str, form: ValuesForm, operator: Operator | None
+) -> dict[str, Any]:
+    """What every form of a change shows around its fields."""
+    frame = {"form": form, "key": form_key(request), "verb_word": verb}
+    if operator is None:
+        return frame
+    return frame | {
+        "title": f"{verb}: {operator.name}"
+        if verb == EDIT_CONFIGURATION
+        else f"{verb} {operator.name}",
+        "back": _page_of(operator),
+    }
 
 
 def _page_of(operator: Operator) -> str:

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 from catalogs.views.presenters import icon_url
 from installs.actions import buttons
 from installs.actions.bulk_changes import BulkChange, address_of, changes_for
+from installs.actions.configuration import is_configurable
 from installs.methods import METHODS
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.presenters.diagnosis import (
@@ -117,6 +118,7 @@ def operator_detail(
     if (answer := unchanged(request, token)) is not None:
         return answer
     details, method = _diagnosis_context(operator), METHODS.get(operator.kind)
+    configurable = is_configurable(operator)
     context = {
         "operator": operator,
         "needs_attention": operator.health in NEEDS_ATTENTION,
@@ -131,10 +133,12 @@ def operator_detail(
         "upgradable": method is not None
         and method.upgradable
         and not _first_install(operator, details),
+        "configurable": configurable,
         "plan_waiting": details["pending"].approval if details["pending"] else None,
         **details,
         "steps": remedy_steps(
-            details["remedy"], remedy_links(request.user, operator, details["finding"])
+            details["remedy"],
+            remedy_links(request.user, operator, details["finding"], configurable=configurable),
         ),
     }
     topics = [cluster_topic(request, cluster), "actions"]

@@ -13,6 +13,7 @@ CODES = (
     "bad-key", "bad-link", "bad-name", "bad-parameter", "bad-path", "bad-proxy",
     "bad-reference", "bad-request", "bad-source", "bad-url", "blocked", "broken-encoding",
     "busy", "cancelled", "carries-more", "catalog-address", "catalog-gone", "changed",
+    "config-kept",
     "changed-while-reading", "climbs-out", "cluster-broken", "cluster-error", "conflict",
     "credentials-file", "csrf", "cut-short", "database", "decided", "empty", "events-expired",
     "expands", "export-too-large", "forbidden", "gone", "http-status",

@@ -63,6 +63,7 @@ PAGES: dict[str, dict[str, str]] = {
     _OPERATOR: _READ,
     f"{_OPERATOR}/remove": {"GET": "act", "POST": "act"},
     f"{_OPERATOR}/upgrade": {"GET": "act", "POST": "act"},
+    f"{_OPERATOR}/configure": {"GET": "act", "POST": "act"},
     f"{_OPERATOR}/retry": {"GET": "act", "POST": "act"},
     f"{_OPERATOR}/crds/{{bundle}}": {"GET": "read", "POST": "request"},
     "/installplans/{cluster}/{namespace}/{name}/approve": {"GET": "act", "POST": "act"},

@@ -80,6 +80,7 @@ ACCOUNT_PAGES = {
     "remove": f"{_OPERATOR}/3scale-operator/remove",
     "retry": f"{_OPERATOR}/web-terminal/retry",
     "upgrade": f"{_SUBSCRIPTION}/team-lab/chat-demo/upgrade",
+    "configure": f"{_SUBSCRIPTION}/team-lab/chat-demo/configure",
     "crd-check": f"{_SUBSCRIPTION}/team-lab/chat-demo/crds/chat-demo.v1.1.0",
     "catalog-new": "/catalogs/new",
     "preferences": "/account/",

@@ -1,16 +1,30 @@
-"""Configurations checked by the served schema beside the answers of a real API server."""
+"""Configurations checked by the served schema beside the answers of a real API server, and on real
+OLM v0: what a configuration and its changes do to the operator's Deployment."""
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 
 from catalogs.install_methods import InstallMethod
+from catalogs.models import Catalog
+from installs.actions import follow
+from installs.actions.configuration import plan_configure
+from installs.actions.plan import Plan, plan_install
+from installs.actions.record import dry_run, request
 from installs.methods.configuration import config_problems, read_config, schema_for
+from installs.models import Action, Operator
 from installs.state.decode.workloads import custom_resource_definition
+from installs.state.full_sync import sync_cluster
+from olmweb.models import Cluster
+from tests.factories import make_package
 from tests.installs.methods.test_configuration import EXTENSION
 from tests.peers.client import APPLY, ApiRefused, wait_until
 from tests.peers.servers import ApiServer
 from tests.real.test_crd_upgrade import crd, installed
+from tests.real.world import CATALOG, SECONDS, World
 
 pytestmark = pytest.mark.peers
 
@@ -139,3 +153,84 @@ def test_the_server_refuses_an_inline_configuration_that_the_schema_refuses(
     }
     refused = answer(apiserver, extensions, body)
     assert bool(problems) == bool(refused) == (text in INLINE_BAD), (problems, refused)
+
+
+@pytest.mark.django_db
+def test_a_configuration_and_its_changes_reach_the_deployment_of_the_operator(
+    olm: World, olivia: User, tmp_path: Path, settings: Any
+) -> None:
+    settings.KUBECONFIG = str(olm.server.write_kubeconfig(tmp_path / "kubeconfig"))
+    settings.CLUSTERS, settings.WRITE_AS = ["real"], "service-account"
+    namespace, name = "configured-by-us", "tern"
+    cluster = Cluster.objects.create(name="real", context="real")
+    assert not sync_cluster(cluster).error
+    cluster.refresh_from_db()
+    catalog = Catalog.objects.get(cluster=cluster, name=CATALOG)
+    package = make_package(name=name, catalog=catalog)
+
+    def send(plan: Plan) -> Action:
+        assert (tried := dry_run(plan, olivia)).ok, tried
+        action = request(plan, olivia)
+
+        def play(_seconds: float) -> None:
+            time.sleep(0.5)
+            if olm.kubectl.list("apps/v1", "Deployment", namespace):
+                olm.play_node(namespace)
+
+        def has_ended() -> bool:
+            Action.objects.filter(pk=action.pk).update(next_attempt_at=None)  # its time has come
+            return follow.run(action.pk, pause=play) is None
+
+        wait_until(has_ended, f"the end of {plan.verb}", SECONDS)
+        action.refresh_from_db()
+        return action
+
+    def pod() -> dict[str, Any]:
+        """The pod of the one Deployment, as far as configurations can set it."""
+        olm.play_node(namespace)
+        (deployment,) = olm.kubectl.list("apps/v1", "Deployment", namespace)
+        spec = deployment["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        # OLM adds a variable of its own, OPERATOR_CONDITION_NAME.
+        env = [item for item in container.get("env") or [] if item["name"] in ("LEVEL", "MODE")]
+        return {
+            "env": env,
+            "resources": container.get("resources") or {},
+            "nodeSelector": spec.get("nodeSelector") or {},
+            "tolerations": spec.get("tolerations") or [],
+        }
+
+    def edit(config: dict[str, Any]) -> Action:
+        assert not sync_cluster(cluster).error
+        row = Operator.objects.select_related("cluster").get(namespace=namespace, name=name)
+        return send(plan_configure(row, config))
+
+    whole = {
+        "env": [{"name": "LEVEL", "value": "debug"}],
+        "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "128Mi"}},
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"key": "infra", "operator": "Exists", "effect": "NoSchedule"}],
+    }
+    values = {"namespace": namespace, "targets": namespace, "approval": "Automatic"}
+    installed = send(plan_install(cluster, package, "", "Subscription", values, config=whole))
+    assert installed.state == "succeeded", installed.outcome
+    wait_until(lambda: pod() == whole, "the Deployment as configured", SECONDS, pause=1)
+
+    other = whole | {"env": [{"name": "MODE", "value": "b"}], "resources": {"limits": {"cpu": "1"}}}
+    assert edit(other).state == "succeeded"
+    assert olm.subscription(namespace, name)["spec"]["config"] == other
+    wait_until(lambda: pod() == other, "the Deployment with the change", SECONDS, pause=1)
+    assert edit(other).outcome_code == "already-so"
+
+    fewer = {field: other[field] for field in ("env", "nodeSelector")}
+    assert edit(fewer).state == "succeeded"
+    assert olm.subscription(namespace, name)["spec"]["config"] == fewer
+    wait_until(
+        lambda: pod() == fewer | {"resources": {}, "tolerations": []},
+        "the Deployment without the removed fields",
+        SECONDS,
+        pause=1,
+    )
+    assert edit({}).state == "succeeded"
+    assert "config" not in olm.subscription(namespace, name)["spec"]
+    wait_until(lambda: not any(pod().values()), "the Deployment of the bundle", SECONDS, pause=1)

@@ -71,8 +71,10 @@ def test_an_install_applies_its_configuration_and_the_same_again_changes_nothing
     assert (again.state, again.outcome_code) == ("no_change", "already-so")
     fewer = carry_out(request(plan(cluster, package, {"env": CONFIG["env"]}), olivia))
     assert fewer.outcome == (
-        f"Subscription {PACKAGE} exists already with all requested values; nothing was written."
+        f"Subscription {PACKAGE} exists already with all requested values, and also has "
+        "spec.config.nodeSelector and spec.config.resources; nothing was written."
     )
+    assert fewer.outcome_hint == "Edit its configuration to remove what was not requested."
 
 
 def test_a_wrong_field_is_named_before_the_dry_run(cluster: Cluster, package: Package) -> None:
