@@ -144,7 +144,7 @@ def _changes_from(
 def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpResponseBase:
     """What differs between two catalogs or revisions: what is removed, added and changed."""
     start, end = _point("from", query.first), _point("to", query.second)
-    moves = bool(start.move_to(end))
+    moves = start.sides(end) is not None
 
     def row(
         difference: PackageDifference, change: PackageChange, affects: list[str]
@@ -182,15 +182,16 @@ class _Differences:
 
     def rows(self, row: Row) -> Iterator[Keyed]:
         installed = installed_from(self.before.catalog)
+        sides = self.before.sides(self.after)
         for difference in self.matching():
             for number, change in enumerate(difference.changes):
-                affects = _sentences(effects([change], installed))
+                affects = _sentences(effects([change], installed, sides))
                 yield Keyed((difference.package, number), row(difference, change, affects))
 
     def markdown(self) -> Iterable[str]:
         title = f"From {self.before} to {self.after}"
         installed = installed_from(self.before.catalog)
-        return markdown(title, self.matching(), installed, self.before.move_to(self.after))
+        return markdown(title, self.matching(), installed, self.before.sides(self.after))
 
 
 def _state(catalog: Catalog) -> list[object]:

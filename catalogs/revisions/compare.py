@@ -39,6 +39,15 @@ class PackageChange(NamedTuple):
     after: str = ""
 
 
+class Sides(NamedTuple):
+    """The names of two catalogs that are compared. Nothing moves or is removed between them: texts
+    say in which one something is. An operator that is installed from the first is affected only if
+    it moves to the second."""
+
+    before: str
+    after: str
+
+
 def compare(
     package: str, before: Outline | None, after: Outline | None, *, by_blob: bool
 ) -> list[PackageChange]:

@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce
 
 from catalogs import lookup
 from catalogs.models import Catalog, CatalogRevision, PackageOutline
-from catalogs.revisions.compare import ChangeKind, PackageChange, compare
+from catalogs.revisions.compare import ChangeKind, PackageChange, Sides, compare
 from catalogs.revisions.outline import Outline, decode
 from olmweb.errors import BadRequest, Missing
 
@@ -39,10 +39,13 @@ class Point:
     def __str__(self) -> str:
         return f"{self.catalog}@{self.number}"
 
-    def move_to(self, other: "Point") -> str:
-        """The catalog of `other` where that is another one; an operator installed from this one
-        is affected by the differences only if it moves there."""
-        return str(other.catalog) if other.catalog.pk != self.catalog.pk else ""
+    def sides(self, other: "Point") -> Sides | None:
+        """The names of this catalog and that of `other`; None if they are the same catalog."""
+        if other.catalog.pk == self.catalog.pk:
+            return None
+        if self.catalog.slug == other.catalog.slug:
+            return Sides(str(self.catalog), str(other.catalog))
+        return Sides(self.catalog.slug, other.catalog.slug)
 
     @property
     def address(self) -> str:
@@ -58,6 +61,15 @@ class PackageDifference:
     package: str
     fate: str
     changes: Sequence[PackageChange]
+
+
+def fate_label(fate: str, sides: Sides | None = None) -> str:
+    """The word for a fate of revisions of one catalog, or of the two catalogs `sides`."""
+    if sides is None:
+        return FATE_LABELS[fate]
+    return {GONE: f"only in {sides.before}", ADDED: f"only in {sides.after}"}.get(
+        fate, "with differences"
+    )
 
 
 def fate_of(changes: Sequence[PackageChange]) -> str:

@@ -13,9 +13,10 @@ from django.apps import apps
 from django.db.models import Q
 
 from catalogs.models import Catalog
-from catalogs.revisions.compare import ChangeKind, PackageChange
+from catalogs.revisions.compare import ChangeKind, PackageChange, Sides
 
 DANGER, WARNING, INFO = "danger", "warning", "info"
+_NO_LONGER = "no longer in the catalog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,58 +77,72 @@ def installed_from(catalog: Catalog) -> dict[str, list[AffectedOperator]]:
 
 
 def effects(
-    changes: Sequence[PackageChange], installed: Mapping[str, Sequence[AffectedOperator]]
+    changes: Sequence[PackageChange],
+    installed: Mapping[str, Sequence[AffectedOperator]],
+    sides: Sides | None = None,
 ) -> list[Effect]:
-    """The effects of one package's changes on its installed operators, the worst first."""
+    """The effects of one package's changes on its installed operators, the worst first. With
+    `sides` the effects of a move from one catalog to the other."""
+    other = sides.after if sides else ""
     unique: dict[Effect, None] = {}
     for operator in installed.get(changes[0].package, ()) if changes else ():
         for change in changes:
-            tone, text = _effect(change, operator)
+            tone, text = _effect(change, operator, other)
             if text:
                 unique[Effect(operator, tone, text)] = None
     order = (DANGER, WARNING, INFO)
     return sorted(unique, key=lambda effect: order.index(effect.tone))
 
 
-def _effect(change: PackageChange, operator: AffectedOperator) -> tuple[str, str]:
-    """Tone and text; no text when the change does not affect the operator."""
+def _effect(change: PackageChange, operator: AffectedOperator, other: str) -> tuple[str, str]:
+    """Tone and text; no text when the change does not affect the operator. `other` names the
+    catalog of a move; empty for revisions of one catalog."""
     match change.kind:
         case ChangeKind.PACKAGE_REMOVED:
-            return DANGER, "its package is no longer in the catalog"
+            return DANGER, f"its package is {f'not in {other}' if other else _NO_LONGER}"
         case ChangeKind.BUNDLE_REMOVED | ChangeKind.BUNDLE_PRUNED if operator.has(
             change.subject, change.before
         ):
             removed = "was pruned" if change.kind == ChangeKind.BUNDLE_PRUNED else "was removed"
-            return WARNING, f"its installed version {change.before or change.subject} {removed}"
+            missing = f"is not in {other}" if other else removed
+            return WARNING, f"its installed version {change.before or change.subject} {missing}"
         case ChangeKind.BUNDLE_CHANGED if operator.has(change.subject):
             return INFO, "its installed version has another content under the same name"
         case ChangeKind.IMAGES_CHANGED if operator.has(change.subject):
             return INFO, "its installed version has other images"
         case ChangeKind.DEPRECATED | ChangeKind.UNDEPRECATED:
-            return _deprecation(change, operator)
+            return _deprecation(change, operator, other)
         case ChangeKind.DEFAULT_CHANNEL_CHANGED if not operator.channels:
-            return INFO, f"the default channel is now {change.after or 'none'}"
-    return _channel(change, operator)
+            channel = change.after or "none"
+            new = f"is {channel} in {other}" if other else f"is now {channel}"
+            return INFO, f"the default channel {new}"
+    return _channel(change, operator, other)
 
 
-def _channel(change: PackageChange, operator: AffectedOperator) -> tuple[str, str]:
+def _channel(change: PackageChange, operator: AffectedOperator, other: str) -> tuple[str, str]:
     own = change.subject in operator.channels
     match change.kind:
         case ChangeKind.CHANNEL_REMOVED if own:
-            return DANGER, f"its channel {change.subject} was removed"
+            missing = f"is not in {other}" if other else "was removed"
+            return DANGER, f"its channel {change.subject} {missing}"
         case ChangeKind.CHANNEL_CHANGED if own and change.before and operator.has(change.before):
-            return WARNING, f"its installed version left its channel {change.subject}"
+            missing = f"is not in channel {change.subject} of {other}"
+            left = missing if other else f"left its channel {change.subject}"
+            return WARNING, f"its installed version {left}"
         case ChangeKind.HEAD_MOVED if (own or not operator.channels) and not operator.has(
             change.after
         ):
             whose = f"{'its channel' if own else 'channel'} {change.subject}"
             if not change.after:
-                return WARNING, f"{whose} has no single head any more"
+                lost = f"has no single head in {other}" if other else "has no single head any more"
+                return WARNING, f"{whose} {lost}"
+            if other:
+                return INFO, f"the head of {whose} is {change.after} in {other}"
             return INFO, f"upgrade available: the head of {whose} is now {change.after}"
     return "", ""
 
 
-def _deprecation(change: PackageChange, operator: AffectedOperator) -> tuple[str, str]:
+def _deprecation(change: PackageChange, operator: AffectedOperator, other: str) -> tuple[str, str]:
     what = change.after or change.before
     if what == "channel" and change.subject in operator.channels:
         whose = f"its channel {change.subject}"
@@ -137,6 +152,7 @@ def _deprecation(change: PackageChange, operator: AffectedOperator) -> tuple[str
         whose = "its package"
     else:
         return "", ""
+    where = f" in {other}" if other else ""
     if change.kind == ChangeKind.DEPRECATED:
-        return WARNING, f"{whose} is deprecated"
-    return INFO, f"{whose} is no longer deprecated"
+        return WARNING, f"{whose} is deprecated{where}"
+    return INFO, f"{whose} is {'not' if other else 'no longer'} deprecated{where}"

@@ -13,8 +13,8 @@ from itertools import groupby
 from django.db.models import Count, Q, QuerySet
 
 from catalogs.models import CatalogChange, CatalogRevision
-from catalogs.revisions.compare import ChangeKind, PackageChange
-from catalogs.revisions.differences import FATE_LABELS, FATES, PackageDifference, fate_of
+from catalogs.revisions.compare import ChangeKind, PackageChange, Sides
+from catalogs.revisions.differences import FATES, PackageDifference, fate_label, fate_of
 from catalogs.revisions.effects import AffectedOperator, Effect, effects
 from catalogs.revisions.text import ChangeLine, count_kinds, count_packages, lines
 
@@ -27,10 +27,11 @@ class PackageEntry:
     fate: str
     changes: Sequence[PackageChange]
     effects: Sequence[Effect]
+    sides: Sides | None = None
 
     @property
     def lines(self) -> list[ChangeLine]:
-        return lines(self.changes)
+        return lines(self.changes, self.sides)
 
 
 @dataclass(slots=True)
@@ -38,13 +39,14 @@ class FateSection:
     """The packages of one fate: how many, and the retained ones, those with effects first."""
 
     fate: str
+    sides: Sides | None
     total: int = 0
     concerned: list[PackageEntry] = field(default_factory=list)
     others: list[PackageEntry] = field(default_factory=list)
 
     @property
     def label(self) -> str:
-        return FATE_LABELS[self.fate]
+        return fate_label(self.fate, self.sides)
 
     @property
     def entries(self) -> list[PackageEntry]:
@@ -55,14 +57,14 @@ class FateSection:
 class ChangeReport:
     """Counts of the packages and changes that pass the filters, and the affected operators.
 
-    `move_to` names the other catalog of a comparison: only operators that move to it are affected.
-    It is empty when both sides are the same catalog.
+    `sides` are the catalogs of a comparison, None for one catalog: only operators that move to the
+    second are affected.
     """
 
     sections: dict[str, FateSection]
     kinds: Counter[str]
     affected: dict[AffectedOperator, None]
-    move_to: str
+    sides: Sides | None
 
     @property
     def total(self) -> int:
@@ -71,13 +73,14 @@ class ChangeReport:
     @property
     def sentence(self) -> str:
         gone, added, changed = (self.sections[fate].total for fate in FATES)
-        return count_packages(gone, added, changed, len(self.affected), self.move_to)
+        return count_packages(gone, added, changed, len(self.affected), self.sides)
 
     @property
     def details(self) -> str:
         """The changes inside packages, counted; `sentence` counts the packages."""
         whole = (ChangeKind.PACKAGE_ADDED, ChangeKind.PACKAGE_REMOVED)
-        return count_kinds({kind: n for kind, n in self.kinds.items() if kind not in whole})
+        inside = {kind: count for kind, count in self.kinds.items() if kind not in whole}
+        return count_kinds(inside, self.sides)
 
 
 def make_report(
@@ -86,11 +89,12 @@ def make_report(
     *,
     kinds: frozenset[str] = frozenset(),
     keep: int,
-    move_to: str = "",
+    sides: Sides | None = None,
 ) -> ChangeReport:
     """Reads the differences once. `kinds`: only changes of these (empty: of all); `keep`: packages
-    retained in each section besides those with effects; `move_to`: as in ChangeReport."""
-    report = ChangeReport({fate: FateSection(fate) for fate in FATES}, Counter(), {}, move_to)
+    retained in each section besides those with effects; `sides`: as in ChangeReport."""
+    sections = {fate: FateSection(fate, sides) for fate in FATES}
+    report = ChangeReport(sections, Counter(), {}, sides)
     for difference in differences:
         changes = [change for change in difference.changes if not kinds or change.kind in kinds]
         if not changes:
@@ -98,11 +102,13 @@ def make_report(
         section = report.sections[difference.fate]
         section.total += 1
         report.kinds.update(str(change.kind) for change in changes)
-        concerned = effects(changes, installed)
+        concerned = effects(changes, installed, sides)
         report.affected |= dict.fromkeys(effect.installed for effect in concerned)
         into = section.concerned if concerned else section.others
         if concerned or len(into) < keep:
-            into.append(PackageEntry(difference.package, difference.fate, changes, concerned))
+            into.append(
+                PackageEntry(difference.package, difference.fate, changes, concerned, sides)
+            )
     return report
 
 

@@ -3,11 +3,13 @@
 Pages, feeds and exports share these texts. They are plain, not escaped, but for `markdown`.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from catalogs.revisions.compare import ChangeKind, PackageChange
-from catalogs.revisions.differences import FATE_LABELS, PackageDifference
+from catalogs import semver
+from catalogs.revisions.compare import ChangeKind, PackageChange, Sides
+from catalogs.revisions.differences import FATES, PackageDifference, fate_label
 from catalogs.revisions.effects import AffectedOperator, effects
 
 # Kind to (singular, plural) after a number, in the order of a sentence.
@@ -44,6 +46,39 @@ _TITLES = {
     ChangeKind.UNDEPRECATED: "No longer deprecated",
 }
 
+# The same between two catalogs, where nothing moves; `A` and `B` stand for their names.
+_COUNTED_BETWEEN = {
+    ChangeKind.CHANNEL_REMOVED: ("channel only in A", "channels only in A"),
+    ChangeKind.CHANNEL_ADDED: ("channel only in B", "channels only in B"),
+    ChangeKind.BUNDLE_REMOVED: ("bundle only in A", "bundles only in A"),
+    ChangeKind.BUNDLE_PRUNED: ("older bundle only in A", "older bundles only in A"),
+    ChangeKind.BUNDLE_ADDED: ("bundle only in B", "bundles only in B"),
+    ChangeKind.DEPRECATED: ("deprecation only in B", "deprecations only in B"),
+    ChangeKind.UNDEPRECATED: ("deprecation only in A", "deprecations only in A"),
+    ChangeKind.HEAD_MOVED: ("other channel head", "other channel heads"),
+    ChangeKind.DEFAULT_CHANNEL_CHANGED: ("other default channel", "other default channels"),
+    ChangeKind.CHANNEL_CHANGED: ("difference inside channels", "differences inside channels"),
+    ChangeKind.IMAGES_CHANGED: ("bundle with other images", "bundles with other images"),
+    ChangeKind.BUNDLE_CHANGED: ("bundle with other content", "bundles with other content"),
+}
+_TITLES_BETWEEN = {
+    ChangeKind.PACKAGE_REMOVED: "Only in A",
+    ChangeKind.PACKAGE_ADDED: "Only in B",
+    ChangeKind.CHANNEL_REMOVED: "Channels only in A",
+    ChangeKind.CHANNEL_ADDED: "Channels only in B",
+    ChangeKind.BUNDLE_REMOVED: "Bundles only in A",
+    ChangeKind.BUNDLE_PRUNED: "Older bundles only in A",
+    ChangeKind.BUNDLE_ADDED: "Bundles only in B",
+    ChangeKind.DEPRECATED: "Deprecated in B",
+    ChangeKind.UNDEPRECATED: "Deprecated in A",
+    ChangeKind.HEAD_MOVED: "Channel heads",
+    ChangeKind.DEFAULT_CHANNEL_CHANGED: "Default channel",
+    ChangeKind.CHANNEL_CHANGED: "Inside channels",
+    ChangeKind.IMAGES_CHANGED: "Other images",
+    ChangeKind.BUNDLE_CHANGED: "Other content",
+}
+_SIDE = re.compile(r"\b[AB]\b")
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeLine:
@@ -54,12 +89,56 @@ class ChangeLine:
     items: Sequence[str]
 
 
-def lines(changes: Iterable[PackageChange]) -> list[ChangeLine]:
-    """The changes of one package by kind, what may hurt first."""
+def lines(changes: Iterable[PackageChange], sides: Sides | None = None) -> list[ChangeLine]:
+    """The changes of one package by kind, what may hurt first; of two catalogs with `sides`."""
     items: dict[str, list[str]] = {}
     for change in changes:
-        items.setdefault(change.kind, []).append(item(change))
-    return [ChangeLine(kind, _TITLES[kind], items[kind]) for kind in _TITLES if kind in items]
+        text = item_between(change, sides) if sides else item(change)
+        items.setdefault(change.kind, []).append(text)
+    titles = _TITLES_BETWEEN if sides else _TITLES
+    return [
+        ChangeLine(kind, _named(titles[kind], sides), items[kind])
+        for kind in titles
+        if kind in items
+    ]
+
+
+def kind_label(kind: str, sides: Sides | None = None) -> str:
+    """The name of a kind of changes; of two catalogs with `sides`."""
+    return _named(_TITLES_BETWEEN[ChangeKind(kind)], sides) if sides else kind.capitalize()
+
+
+def _named(text: str, sides: Sides | None) -> str:
+    """The text with the names of the catalogs for A and B."""
+    if sides is None:
+        return text
+    return _SIDE.sub(lambda side: sides.before if side[0] == "A" else sides.after, text)
+
+
+def item_between(change: PackageChange, sides: Sides) -> str:
+    """`item` of a difference between two catalogs."""
+    before, after, subject = change.before, change.after, change.subject
+    both = f"{before or 'none'} in {sides.before}, {after or 'none'} in {sides.after}"
+    match change.kind:
+        case ChangeKind.CHANNEL_CHANGED if before or after:
+            return f"{subject}: {before or after} only in {sides.before if before else sides.after}"
+        case ChangeKind.HEAD_MOVED:
+            old, new = (_version(change.package, bundle) for bundle in (before, after))
+            newer = ""
+            if old is not None and new is not None and old != new:
+                newer = f" (newer in {sides.after if new > old else sides.before})"
+            return f"{subject}: {both}{newer}"
+        case ChangeKind.DEFAULT_CHANNEL_CHANGED:
+            return both
+        case ChangeKind.IMAGES_CHANGED if before or after:
+            return f"{subject}: {both}"
+    return item(change)
+
+
+def _version(package: str, bundle: str) -> semver.Version | None:
+    """The version in the usual name of a bundle, PACKAGE.vVERSION."""
+    text = bundle.removeprefix(package).removeprefix(".").removeprefix("v")
+    return semver.read_version(text)
 
 
 def item(change: PackageChange) -> str:
@@ -92,32 +171,36 @@ def item(change: PackageChange) -> str:
     return subject
 
 
-def count_kinds(counts: Mapping[str, int]) -> str:
+def count_kinds(counts: Mapping[str, int], sides: Sides | None = None) -> str:
     """Counts of changes by kind: "1 package removed, 14 bundles added"; empty without changes."""
+    nouns = _COUNTED_BETWEEN if sides else _COUNTED
     parts = [
-        f"{counts[kind]:,} {nouns[counts[kind] != 1]}"
-        for kind, nouns in _COUNTED.items()
+        f"{counts[kind]:,} {_named(nouns[kind][counts[kind] != 1], sides)}"
+        for kind in nouns
         if counts.get(kind)
     ]
     return ", ".join(parts)
 
 
-def count_packages(gone: int, added: int, changed: int, affected: int, move_to: str = "") -> str:
-    """The sentence over a comparison: "12 packages removed, 9 added, 4 changed; ...". `move_to` is
-    the other catalog, which affects an installed operator only if that moves."""
+def count_packages(
+    gone: int, added: int, changed: int, affected: int, sides: Sides | None = None
+) -> str:
+    """The sentence over a comparison: "12 packages removed, 9 added, 4 changed; ...". With two
+    catalogs: "12 packages only in redhat-operators, 9 only in next, 4 with differences; ..."."""
     if not (gone or added or changed):
         return "No package differs."
     noun = "package" if gone == 1 else "packages"
-    if move_to:
+    words = [fate_label(fate, sides) for fate in FATES]
+    if sides:
         count = f"{affected:,}" if affected else "none"
-        tail = f"a move to {move_to} would affect {count} of your installed operators"
+        tail = f"a move to {sides.after} would affect {count} of your installed operators"
     elif affected == 1:
         tail = "1 of your installed operators is affected"
     elif affected:
         tail = f"{affected:,} of your installed operators are affected"
     else:
         tail = "none of your installed operators is affected"
-    return f"{gone:,} {noun} removed, {added:,} added, {changed:,} changed; {tail}."
+    return f"{gone:,} {noun} {words[0]}, {added:,} {words[1]}, {changed:,} {words[2]}; {tail}."
 
 
 _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>#|&!"})
@@ -127,21 +210,20 @@ def markdown(
     title: str,
     differences: Iterable[PackageDifference],
     installed: Mapping[str, Sequence[AffectedOperator]],
-    move_to: str = "",
+    sides: Sides | None = None,
 ) -> Iterator[str]:
-    """A comparison as Markdown, in pieces, package by package; names can't become markup.
-    `move_to` is the other catalog, which affects an installed operator only if that moves."""
-    label = f"If moved to {plain(move_to)}" if move_to else "Affects you"
+    """A comparison as Markdown, in pieces, package by package; names can't become markup."""
+    label = f"If moved to {plain(sides.after)}" if sides else "Affects you"
     yield f"# {plain(title)}\n"
     empty = True
     for difference in differences:
         empty = False
-        yield f"\n## {plain(difference.package)} ({FATE_LABELS[difference.fate]})\n\n"
-        for effect in effects(difference.changes, installed):
+        yield f"\n## {plain(difference.package)} ({plain(fate_label(difference.fate, sides))})\n\n"
+        for effect in effects(difference.changes, installed, sides):
             operator = f"{plain(effect.installed.name)} on {plain(effect.installed.cluster)}"
             yield f"- **{label}**: {operator}: {plain(effect.text)}\n"
-        for line in lines(difference.changes):
-            yield f"- {line.title}: {plain(', '.join(line.items)) or '-'}\n"
+        for line in lines(difference.changes, sides):
+            yield f"- {plain(line.title)}: {plain(', '.join(line.items)) or '-'}\n"
     if empty:
         yield "\nNo package differs.\n"
 

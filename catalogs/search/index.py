@@ -109,16 +109,19 @@ FACETS: dict[str, Callable[[Row], tuple[str, ...]]] = {
 }
 UNCOUNTED = ("keyword", "provides")  # the last: these filter only, there are thousands of values
 COUNTED = len(FACETS) - len(UNCOUNTED)
+_INSTALLABLE = list(FACETS).index("installable")
 
 
 @dataclass(frozen=True, slots=True)
 class PackageGroup:
     """All rows of one package name, the best rank first; their values per facet; the fields in
-    which they differ when they are not the same package."""
+    which they differ when they are not the same package. `source_rows` are the rows of the catalogs
+    from which `rows` were made."""
 
     rows: tuple[Row, ...]
     values: tuple[frozenset[str], ...]
     differs: tuple[str, ...]
+    source_rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +260,9 @@ def index_of(
     for name, members in groupby(rows, key=attrgetter("name")):
         of_name = tuple(members)
         group = previous.get(name)
-        if group is None or group.rows != of_name:
-            group = PackageGroup(of_name, _union(of_name), differences(of_name))
+        if group is None or group.source_rows != of_name:
+            shown = _one_verdict(of_name)
+            group = PackageGroup(shown, _union(shown), differences(of_name), of_name)
         groups.append(group)
     by_text = _ids(rows, lambda row: (row.search_text,))
     return SearchIndex(
@@ -326,6 +330,27 @@ def _shared(rows: Iterable[Row]) -> dict[object, object]:
             text
         )
     return same
+
+
+def _one_verdict(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """The rows without the unknown verdicts on install methods that install the package from
+    another source: a package counts for one verdict of each method."""
+    installing = {value for row in rows for value in row.values[_INSTALLABLE]}
+    settled = {f"{value}-unknown" for value in installing} & installing
+    if not settled:
+        return rows
+    return tuple(
+        replace(
+            row,
+            values=tuple(
+                tuple(value for value in values if value not in settled)
+                if position == _INSTALLABLE
+                else values
+                for position, values in enumerate(row.values)
+            ),
+        )
+        for row in rows
+    )
 
 
 def with_values(row: Row) -> Row:

@@ -14,9 +14,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
+from catalogs.revisions.compare import Sides
 from catalogs.revisions.differences import (
     CHANGED,
-    FATE_LABELS,
     FATES,
     GONE,
     PackageDifference,
@@ -31,12 +31,13 @@ from catalogs.revisions.differences import (
 )
 from catalogs.revisions.effects import installed_from
 from catalogs.revisions.report import (
-    ChangeReport,
+    FateSection,
     PackageEntry,
     changes_of,
     changes_of_revisions,
     make_report,
 )
+from catalogs.revisions.text import kind_label
 from catalogs.views import forms, presenters
 from olmweb.api.parameters import own_value
 from olmweb.errors import OlmwebError
@@ -76,12 +77,9 @@ class LinkedEntry:
 @dataclass(frozen=True, slots=True)
 class ShownSection:
     fate: str
+    label: str
     total: int
     entries: Sequence[LinkedEntry]
-
-    @property
-    def label(self) -> str:
-        return FATE_LABELS[self.fate]
 
     @property
     def more(self) -> int:
@@ -109,10 +107,10 @@ def read_query_string(params: QueryDict, notices: list[str]) -> ChangesQuery:
     return ChangesQuery(values["kind"], values["package"], values["show"], values["page"])
 
 
-def filter_context(query: ChangesQuery) -> dict[str, Any]:
-    """The values of the filter fields."""
+def filter_context(query: ChangesQuery, sides: Sides | None = None) -> dict[str, Any]:
+    """The values of the filter fields; their words for two catalogs with `sides`."""
     return {
-        "kinds": CatalogChange.Kind.values,
+        "kinds": [(kind, kind_label(kind, sides)) for kind in CatalogChange.Kind.values],
         "kind_chosen": next(iter(query.kinds), ""),
         "package_filter": query.package,
         "show": query.show,
@@ -133,13 +131,8 @@ def report_context(
     size = PACKAGES if query.show else OVERVIEW
     start = (query.page - 1) * size if query.show else 0
     installed = installed_from((before or after).catalog)
-    report = make_report(
-        stream,
-        installed,
-        kinds=query.kinds,
-        keep=start + size,
-        move_to=before.move_to(after) if before else "",
-    )
+    sides = before.sides(after) if before else None
+    report = make_report(stream, installed, kinds=query.kinds, keep=start + size, sides=sides)
     context: dict[str, Any] = {"report": report}
     if query.show:
         section = report.sections[query.show]
@@ -147,18 +140,18 @@ def report_context(
     context["sections"] = [
         ShownSection(
             fate,
-            report.sections[fate].total,
-            _shown(context["page"] if query.show else _first(report, fate), before, after),
+            section.label,
+            section.total,
+            _shown(context["page"] if query.show else _first(section), before, after),
         )
-        for fate in FATES
+        for fate, section in report.sections.items()
         if query.show in ("", fate)
     ]
     return context
 
 
-def _first(report: ChangeReport, fate: str) -> Sequence[PackageEntry]:
+def _first(section: FateSection) -> Sequence[PackageEntry]:
     """Entries that affect an installation up to their limit, then others up to OVERVIEW."""
-    section = report.sections[fate]
     return section.entries[: max(OVERVIEW, min(CONCERNED, len(section.concerned)))]
 
 
@@ -308,8 +301,9 @@ def compare(request: HttpRequest) -> HttpResponse:
         except OlmwebError as error:
             notices.append(f"{error.message} {error.hint}".strip())
             status = error.status
-    context: dict[str, Any] = filter_context(query) | {"notices": notices}
     before, after = points.get("from"), points.get("to")
+    sides = before.sides(after) if before and after else None
+    context: dict[str, Any] = filter_context(query, sides) | {"notices": notices}
     if before is not None and after is not None:
         stream = differences(before, after, query.package)
         context |= report_context(stream, query, before, after, notices)

@@ -275,13 +275,14 @@ class Trend:
 
     @property
     def sentence(self) -> str:
-        """`43 failing now, 12 more than 7 days ago`."""
+        """`43 failed, degraded or blocked now, 12 more than 7 days ago`."""
         before = self.days[-8].count
         if before is None:
-            return f"{self.now} failing now"
+            return f"{self.now} failed, degraded or blocked now"
         change = self.now - before
         compared = f"{abs(change)} {'more' if change > 0 else 'fewer'} than"
-        return f"{self.now} failing now, {compared if change else 'as many as'} 7 days ago"
+        compared = compared if change else "as many as"
+        return f"{self.now} failed, degraded or blocked now, {compared} 7 days ago"
 
 
 def trend(failing: int, history: FailureHistory) -> Trend:

@@ -17,7 +17,7 @@ from catalogs.models import Package
 from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
 from catalogs.verdicts.rules import Verdict
 from installs.actions.install_rows import InstallRows
-from installs.actions.plan import paths_of
+from installs.actions.plan import offered_methods
 from installs.export.files import kustomize_folder
 from installs.export.plan import (
     ARGOCD,
@@ -64,7 +64,7 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
     form = ExportForm(request.GET)
     words = {name: value.strip() for name, value in form.cleaned_data.items()}
     if not words["path"]:
-        words["path"] = _usual_method(package_row, words["channel"], words["version"])
+        words["path"] = _first_method(package_row, words["channel"], words["version"])
     chosen = words | {"path": _method(package_row, words["path"])}
     bundles = list(package_row.bundles.only(*BUNDLE_FIELDS))  # newest first
     facts = facts_of_all([package_row], bundles)[package_row.pk]
@@ -94,18 +94,17 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
     return render_page(request, "installs/export.html", context, partial="form", status=status)
 
 
-def _usual_method(package: Package, channel: str, version: str) -> InstallMethod:
-    """The usual install method of the catalog; the other one that can be pinned to a version where
-    the verdict says that the usual one can't install."""
-    usual, cluster = default_path(package.catalog), package.catalog.cluster
+def _first_method(package: Package, channel: str, version: str) -> InstallMethod:
+    """The first install method of the install form that can be pinned to a version and work by
+    the stored verdicts; the usual one of the catalog without any."""
+    cluster = package.catalog.cluster
     if cluster is not None:
         rows = InstallRows(cluster, package, channel, version)
-        pinned = (usual, *(InstallMethod.SUBSCRIPTION, InstallMethod.CLUSTER_EXTENSION))
-        offered = paths_of(cluster, package.catalog, rows)
-        for method in pinned:
-            if method in offered and rows.verdict_of(method, version) != Verdict.NOT_INSTALLABLE:
+        for method in offered_methods(rows):
+            can_pin = not METHODS[method].version_hint
+            if can_pin and rows.verdict_of(method, version) != Verdict.NOT_INSTALLABLE:
                 return method
-    return usual
+    return default_path(package.catalog)
 
 
 def _method(package: Package, text: str) -> InstallMethod:

@@ -50,3 +50,18 @@ document.addEventListener("htmx:afterRequest", (event) => {
   const form = event.detail.elt;
   if (edited && form.isConnected && form.querySelector("[data-edit]")) disableConfirm(form);
 });
+
+// The buttons of a form [data-ticks] act on ticked rows, which may be anywhere on the page.
+function followTicks() {
+  for (const form of document.querySelectorAll("form[data-ticks]")) {
+    const fields = [...form.elements];
+    const ticked = fields.some((field) => field.type === "checkbox" && field.checked);
+    for (const field of fields) if (field.type === "submit") field.disabled = !ticked;
+  }
+}
+
+for (const event of ["change", "htmx:afterSettle", "htmx:historyRestore"]) {
+  document.addEventListener(event, followTicks);
+}
+window.addEventListener("pageshow", followTicks);
+followTicks();

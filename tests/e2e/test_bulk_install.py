@@ -10,9 +10,11 @@ pytestmark = pytest.mark.e2e
 
 def choose(page: Page, *packages: str) -> None:
     """From the list with these packages ticked to the form, which then is of Subscriptions."""
+    install = page.get_by_role("button", name="Install selected").first
     for name in packages:
         page.get_by_label(f"Select {name}", exact=True).check()
-    page.get_by_role("button", name="Install selected").first.click()
+    expect(install).to_be_enabled()
+    install.click()
     expect(page.get_by_role("heading", name="Install several")).to_be_visible()
     page.get_by_label("Install method", exact=True).select_option("Subscription")
     page.get_by_role("button", name="Review", exact=True).click()
@@ -30,6 +32,8 @@ def test_a_selection_is_reviewed_installed_and_followed_live(new_page) -> None:
     page = new_page()
     steps.sign_in(page, "operator")
     page.goto("/software/?catalog=redhat-operators&installed=no&view=table")
+    for button in page.get_by_role("button", name="Install selected").all():
+        expect(button).to_be_disabled()
     choose(page, "markup-demo", "icon-demo", "branches-demo")
     row = page.get_by_role("row").filter(has_text="Branches Demo")
     expect(row.get_by_role("checkbox")).not_to_be_checked()

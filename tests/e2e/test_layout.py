@@ -92,8 +92,8 @@ def test_the_page_scrolls_below_the_masthead_and_not_the_window(new_page) -> Non
 
 WIDTHS = (1440, 1280, 768, 390)
 PUBLIC = tuple(name for name in PAGES if name != "missing")  # a 404 is an error in the console
-# What does not fit, and targets that are too small (WCAG 2.5.8: 24 px, or 24 px of room around the
-# centre, or a link within text), each as a sentence.
+# What does not fit, statuses on two lines, and targets that are too small (WCAG 2.5.8: 24 px, or
+# 24 px of room around the centre, or a link within text), each as a sentence.
 FAULTS = """() => {
   const faults = [], shown = (e) => e.checkVisibility({ visibilityProperty: true });
   const named = (e) => `${e.tagName.toLowerCase()}.${e.className?.baseVal ?? e.className} `
@@ -108,6 +108,10 @@ FAULTS = """() => {
     if (shown(table) && table.scrollWidth > room)
       faults.push(`table “${table.ariaLabel}” needs ${table.scrollWidth} px of ${room} px`);
   }
+  for (const label of document.querySelectorAll(".olm-table .olm-label"))
+    if (innerWidth >= 1280 && shown(label) && label.offsetHeight > 32
+        && !label.closest(".olm-why, .olm-verdict-labels"))
+      faults.push(`status “${label.innerText.trim()}” wraps`);
   const kinds = "a[href], button, input, select, textarea, summary";
   const targets = [...document.querySelectorAll(kinds)]
     .filter((e) => e.type !== "hidden" && shown(e)).map((e) => [e, e.getBoundingClientRect()])

@@ -101,12 +101,12 @@ def test_between_two_catalogs_the_effects_are_those_of_a_move(
     make_operator(cluster=prod, name="moved", channel="stable")
     sides = {"from": "prod/redhat-operators", "to": "-/next", "package": "moved"}
     (item,) = get("compare", sides).json()["items"]
-    sentence = "moved on prod: its package is no longer in the catalog"
+    sentence = "moved on prod: its package is not in next"
     assert item["affects"] == []
     assert item["affects_if_moved"] == [sentence]
     text = body_of(get("compare", {**sides, "format": "md"})).decode()
-    assert f"- **If moved to -/next**: {sentence}\n" in text
-    assert "## moved (removed)\n" in text
+    assert f"- **If moved to next**: {sentence}\n" in text
+    assert "## moved (only in redhat-operators)\n" in text
 
 
 @pytest.mark.parametrize(

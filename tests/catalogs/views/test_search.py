@@ -315,6 +315,22 @@ def test_packages_are_filtered_by_the_paths_that_install_them(reader: Client) ->
     assert "Installable by Subscription" in table
 
 
+def test_a_method_that_installs_from_one_source_is_not_unknown_too(reader: Client) -> None:
+    cluster = make_cluster()
+    for name, verdict in (("first", "installable"), ("second", "unknown")):
+        catalog = make_catalog(cluster=cluster, name=name)
+        package = make_package(catalog=catalog, name="a", channels={"s": ("1.0.0",)})
+        _judged(package, PlatformOperator=verdict)
+        PredictionRun.objects.create(catalog=catalog, rules_version=1, inputs="h")
+    found = reader.get(URL)
+    facet = found.context["facets"][0]
+    assert [(value.label, value.count) for value in facet.first if value.count] == [
+        ("PlatformOperator", 1)
+    ]
+    assert names(reader.get(URL, {"installable": "platformoperator"})) == ["a"]
+    assert names(reader.get(URL, {"installable": "platformoperator-unknown"})) == []
+
+
 def test_new_predictions_are_seen_at_once(reader: Client) -> None:
     package = make_package(channels={"s": ("1.0.0",)})
     assert reader.get(URL).context["cards"][0].verdicts == []

@@ -270,10 +270,10 @@ def test_an_operator_that_was_deleted_failed_until_then(prod: Cluster) -> None:
 @pytest.mark.parametrize(
     ("before", "words"),
     [
-        (None, "3 failing now"),
-        (3, "3 failing now, as many as 7 days ago"),
-        (1, "3 failing now, 2 more than 7 days ago"),
-        (4, "3 failing now, 1 fewer than 7 days ago"),
+        (None, "3 failed, degraded or blocked now"),
+        (3, "3 failed, degraded or blocked now, as many as 7 days ago"),
+        (1, "3 failed, degraded or blocked now, 2 more than 7 days ago"),
+        (4, "3 failed, degraded or blocked now, 1 fewer than 7 days ago"),
     ],
 )
 def test_the_figures_are_in_words(before: int | None, words: str) -> None:
@@ -288,7 +288,8 @@ def test_the_overview_has_the_trend_as_picture_table_and_sentence(
     sync_first(prod, 3)
     page = assert_page(reader.get("/"))
     today = timezone.localdate()
-    assert f"1 failing now (recorded since {today - timedelta(days=3):%-d %b})" in page.text
+    since = f"{today - timedelta(days=3):%-d %b}"
+    assert f"1 failed, degraded or blocked now (recorded since {since})" in page.text
     assert page.text.count("not recorded") == 27, "26 days of the table, and the picture"
     assert f"{today:%Y-%m-%d} 1" in page.text
     assert 'role="img" aria-label="Operators failed' in " ".join(

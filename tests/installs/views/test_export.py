@@ -8,10 +8,11 @@ import pytest
 import yaml
 from django.test import Client
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
 from installs.export.files import kustomize_folder, one_stream, zipped
 from olmweb.models import Cluster
-from tests.factories import make_catalog, make_component, make_package
+from tests.factories import make_catalog, make_component, make_package, make_prediction
 from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
@@ -261,3 +262,45 @@ def test_a_subscription_from_a_cluster_catalog_names_the_catalog_source_of_that_
     subscription = list(yaml.safe_load_all(reader.get(address).content))[-1]
     assert subscription["spec"]["source"] == "served"
     assert subscription["spec"]["sourceNamespace"] == "olm-sources"
+
+
+@pytest.mark.parametrize(
+    ("refused", "method"),
+    [
+        ((), "ClusterExtension"),
+        (("ClusterExtension",), "Subscription"),
+        (("ClusterExtension", "Subscription"), "ClusterExtension"),  # none can work: the usual one
+    ],
+)
+def test_the_form_begins_with_the_first_method_that_can_be_pinned_and_work(
+    reader: Client, prod: Cluster, refused: tuple[str, ...], method: str
+) -> None:
+    prod.kinds = {kind: {"state": "served", "version": "v1"} for kind in InstallMethod}
+    prod.save()
+    kind = Catalog.SourceKind.CLUSTER_CATALOG
+    served = make_catalog(name="served", cluster=prod, source_kind=kind)
+    package = make_package(name="grafana", catalog=served, channels={"stable": ("1.0.0",)})
+    make_component(cluster=prod, kind="CatalogSource", name="served", namespace="olm-sources")
+    for path in InstallMethod:
+        verdict = "not_installable" if path in refused else "installable"
+        make_prediction(bundle=package.bundles.get(), path=path, verdict=verdict)
+    page = reader.get("/software/prod/served/grafana/export")
+    assert page.context["chosen"]["path"] == method
+
+
+def test_the_form_leaves_out_a_method_that_installs_another_version_first(
+    reader: Client, prod: Cluster
+) -> None:
+    """As the install form: a ClusterExtension would take the candidate, a Subscription the head."""
+    prod.kinds = {kind: {"state": "served", "version": "v1"} for kind in InstallMethod}
+    prod.save()
+    kind = Catalog.SourceKind.CLUSTER_CATALOG
+    served = make_catalog(name="served", cluster=prod, source_kind=kind)
+    channels = {"stable": ("1.0.0",), "candidate": ("1.0.0", "2.0.0")}
+    package = make_package(name="grafana", catalog=served, channels=channels)
+    make_component(cluster=prod, kind="CatalogSource", name="served", namespace="olm-sources")
+    for path, version in (("ClusterExtension", "2.0.0"), ("Subscription", "1.0.0")):
+        bundle = package.bundles.get(version=version)
+        make_prediction(bundle=bundle, path=path, verdict="installable")
+    page = reader.get("/software/prod/served/grafana/export")
+    assert page.context["chosen"]["path"] == "Subscription"
