@@ -173,6 +173,12 @@ def by_id() -> dict[str, KnowledgeEntry]:
 TEXT_LIMIT = 32_768
 # Condition types of OLM v0 and v1 that only report a deprecation.
 DEPRECATIONS = ("PackageDeprecated", "ChannelDeprecated", "BundleDeprecated", "Deprecated")
+# What such a condition is about, by the facts of its entry; the last one may be about any.
+_DEPRECATED_LEVELS = {
+    "PackageDeprecated": "of_package",
+    "ChannelDeprecated": "of_channel",
+    "BundleDeprecated": "of_bundle",
+}
 _DEPRECATED = "deprecated-entry"
 # Reasons of such a condition whose status is False or Unknown; OLM v1.6 and newer.
 _NOT_DEPRECATED = ("NotDeprecated", "DeprecationStatusUnknown", "Absent")
@@ -211,7 +217,7 @@ _CRD_CHECKS = re.compile(r'([Vv]alidating upgrade for CRD "[^"]{1,300}"(?: faile
 # Prefixes of controllers that don't add to the cause.
 _PREFIXES = re.compile(
     r"Failed to unpack the \S{1,300} Bundle: "
-    r"|source bundle content: "
+    r'|source bundle content: (?!(?:create unpack pod: )?pods? ")'
     r"|convert registry\+v1 bundle to plain\+v0 bundle: (?!supported install modes)"
     r'|error for resolved bundle "[^"]{1,300}" with version "[^"]{1,300}": '
     r"|failed to resolve bundle(?:, retrying)?: "
@@ -262,7 +268,10 @@ def classify(
     if type in DEPRECATIONS and text and reason not in _NOT_DEPRECATED:
         entry = by_id()[_DEPRECATED]
         groups = entry.regex.search(text[:TEXT_LIMIT])
-        return render(entry, _facts(groups) if groups else {}, names)
+        facts = _facts(groups) if groups else {}
+        if type in _DEPRECATED_LEVELS:
+            facts.setdefault(_DEPRECATED_LEVELS[type], type)
+        return render(entry, facts, names)
     match = find(text, kind=kind)
     if match is None:
         return None

@@ -1,0 +1,42 @@
+"""What a message decides its texts say: who speaks, which case it is, and what can help there."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from installs.diagnosis.knowledge import classify
+
+
+class Case(NamedTuple):
+    kind: str
+    type: str
+    message: str
+    says: list[str]
+    omits: list[str]
+
+
+def _cases() -> list[Case]:
+    lines = Path(__file__).with_name("texts.tsv").read_text(encoding="utf-8").splitlines()
+    cells = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    return [
+        Case(kind, type, message, says.split("|"), [words for words in omits.split("|") if words])
+        for kind, type, message, says, omits in cells
+    ]
+
+
+@pytest.mark.parametrize("case", _cases(), ids=lambda case: case.message[-60:])
+def test_texts_say_what_the_message_decides(case: Case) -> None:
+    finding = classify(case.message, kind=case.kind, type=case.type, name="loki", namespace="loki")
+    assert finding is not None
+    text = " ".join((finding.cause, *finding.remedy, finding.note))
+    assert [words for words in case.says if words not in text] == []
+    assert [words for words in case.omits if words in text] == []
+
+
+def test_olm_that_does_not_know_its_release_blocks_the_next_minor_version() -> None:
+    finding = classify(
+        "failed to determine current OpenShift Y-stream release", kind="ClusterOperator"
+    )
+    assert finding is not None
+    assert "Upgradeable is False" in finding.note
