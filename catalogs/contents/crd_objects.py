@@ -88,8 +88,8 @@ class VersionSchema:
         except (ValueError, ValidationError) as error:
             raise UnreadableSchema("The schema is not valid.") from error
 
-    def misfits(self, item: Object) -> tuple[Misfit, ...]:
-        """Why the object does not fit, at most MISFITS reasons by path; empty if it does."""
+    def misfits(self, item: Object, most: int = MISFITS) -> tuple[Misfit, ...]:
+        """Why the object does not fit, at most `most` reasons by path; empty if it does."""
         dropped: list[str] = []
         written = _Written(dropped).root(item, self._schema)
         try:
@@ -110,7 +110,7 @@ class VersionSchema:
         )
         order = list(Outcome).index
         rows = sorted({*refused, *only_v0, *gone}, key=lambda row: (order(row.outcome), row))
-        return tuple(rows[:MISFITS])
+        return tuple(rows[:most])
 
     def _errors(self, item: Any) -> Iterator[Misfit]:
         for error in self._validator.iter_errors(item):

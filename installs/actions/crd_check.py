@@ -15,8 +15,10 @@ for SHOWN. `CrdCheck.result`:
         unchecked      parts of the schema that only a cluster can evaluate, at most ROWS
         refused, olm_v0, dropped
                        numbers of objects by their worst reason (catalogs.contents.crd_objects)
+        already        number of those objects that break the current schema in the same ways
         misfits        at most ROWS of them, worst first: {"namespace", "name", "version",
-                       "outcome", "reasons": [{"path", "rule", "note", "outcome"}]}
+                       "outcome", "already",
+                       "reasons": [{"path", "rule", "note", "outcome", "already"}]}
     requests   number of API requests
     bytes      of the objects that were read
 
@@ -27,7 +29,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
 from django.db.models import Max
@@ -62,6 +64,7 @@ CRD_V1 = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 CRD_OUTCOMES = ("refused", "of_objects", "allowed")  # fields of CrdSafety
 SHOWN = timedelta(minutes=30)  # after the request
 ROWS = 100
+EXISTING = 1_000  # reasons of the current schema that those of the new one are compared with
 PAGE = 50  # objects of a request
 OBJECTS = 5_000  # of one check
 BYTES = 64 * 1024 * 1024
@@ -101,24 +104,41 @@ def crd_safety(operator: Operator, package: Package, target: str) -> CrdSafety |
     if not start or not target or start == target:
         return None
     bundles = {row.name: row for row in package.bundles.filter(name__in=(start, target))}
-    crds: dict[str, dict[str, Object]] = {}
-    for name in (start, target):
-        existing = _crds_of(bundles[name]) if name in bundles else None
-        if existing is not None:
-            crds[name] = existing
-    unknown = tuple(name for name in (start, target) if name not in crds)
-    if unknown:
-        return CrdSafety(start, target, unknown=unknown)
-    names = crds[start].keys() & crds[target].keys()
-    states = CRDState.objects.filter(cluster=operator.cluster_id, name__in=names)
-    stored = dict(states.values_list("name", "stored"))
+    if absent := tuple(name for name in (start, target) if name not in bundles):
+        return CrdSafety(start, target, unknown=absent)
+    compared = compare_bundles(operator.cluster, bundles[start], bundles[target])
+    if compared.unknown:
+        return CrdSafety(start, target, unknown=compared.unknown)
     by_outcome: dict[str, list[CrdFinding]] = defaultdict(list)
-    for name in sorted(names):
-        old = {**crds[start][name], "status": {"storedVersions": stored.get(name, [])}}
-        for finding in crd_upgrade(old, crds[target][name]):
-            by_outcome[_outcome(operator.kind, finding)].append(finding)
+    for finding in compared.findings:
+        by_outcome[_outcome(operator.kind, finding)].append(finding)
     refused, of_objects, allowed = (tuple(by_outcome[name]) for name in CRD_OUTCOMES)
     return CrdSafety(start, target, refused, of_objects, allowed)
+
+
+class Compared(NamedTuple):
+    """The changes of CRDs between two bundles, and the bundles whose CRDs are not stored, for which
+    nothing is compared."""
+
+    findings: tuple[CrdFinding, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def compare_bundles(cluster: Cluster | None, before: Bundle, after: Bundle) -> Compared:
+    """The CRDs that both bundles have, with the stored versions that the cluster reports. At most
+    five queries."""
+    old, new = _crds_of(before), _crds_of(after)
+    if old is None or new is None:
+        pairs = ((before, old), (after, new))
+        return Compared(unknown=tuple(row.name for row, crds in pairs if crds is None))
+    names = old.keys() & new.keys()
+    states = CRDState.objects.filter(cluster=cluster, name__in=names)
+    stored = dict(states.values_list("name", "stored")) if cluster else {}
+    findings: list[CrdFinding] = []
+    for name in sorted(names):
+        status = {"storedVersions": stored.get(name, [])}
+        findings += crd_upgrade({**old[name], "status": status}, new[name])
+    return Compared(tuple(findings))
 
 
 def _outcome(kind: str, finding: CrdFinding) -> str:
@@ -285,14 +305,21 @@ class _Objects:
     complete: bool = True
     unchecked: set[str] = field(default_factory=set)
     by_outcome: Counter[str] = field(default_factory=Counter)
+    already: int = 0
     misfits: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, item: Object, version: str, reasons: tuple[Misfit, ...]) -> None:
+    def add(
+        self, item: Object, version: str, reasons: tuple[Misfit, ...], existing: tuple[Misfit, ...]
+    ) -> None:
+        """`reasons` are those of the new schema, `existing` those of the current one."""
         self.count += 1
         if not reasons:
             return
         worst = str(reasons[0].outcome)
         self.by_outcome[worst] += 1
+        rows = [asdict(reason) | {"already": _is_among(reason, existing)} for reason in reasons]
+        already = all(row["already"] for row in rows)
+        self.already += already
         if self.by_outcome[worst] <= ROWS:
             self.misfits.append(
                 {
@@ -300,9 +327,19 @@ class _Objects:
                     "name": text(item, "metadata", "name", limit=253),
                     "version": version,
                     "outcome": worst,
-                    "reasons": [asdict(reason) for reason in reasons],
+                    "already": already,
+                    "reasons": rows,
                 }
             )
+
+
+def _is_among(reason: Misfit, existing: tuple[Misfit, ...]) -> bool:
+    """Whether the current schema has this reason, too, with the same outcome or a worse one."""
+    worse = list(Outcome)[: list(Outcome).index(reason.outcome) + 1]
+    return any(
+        (misfit.path, misfit.rule) == (reason.path, reason.rule) and misfit.outcome in worse
+        for misfit in existing
+    )
 
 
 class _Reading:
@@ -353,12 +390,17 @@ class _Reading:
             "refused": objects.by_outcome[Outcome.REFUSED],
             "olm_v0": objects.by_outcome[Outcome.OLM_V0],
             "dropped": objects.by_outcome[Outcome.DROPPED],
+            "already": objects.already,
             "misfits": misfits[:ROWS],
         }
 
     def _objects(self, old: Object, new: Object, version: str, objects: _Objects) -> None:
         schema = VersionSchema(schema_of(new, version))
         objects.unchecked.update(schema.unchecked)
+        try:
+            current = VersionSchema(schema_of(old, version))
+        except UnreadableSchema:  # of a cluster that accepted it all the same
+            current = VersionSchema(None)
         group, plural = text(old, "spec", "group"), text(old, "spec", "names", "plural")
         resource = Resource(group, (version,), plural, text(old, "spec", "names", "kind"))
         if self._left <= 0 or self.size >= BYTES:
@@ -372,7 +414,9 @@ class _Reading:
             self.size += page.size
             self._left -= len(page.items)
             for item in page.items:
-                objects.add(item, version, schema.misfits(item))
+                reasons = schema.misfits(item)
+                existing = current.misfits(item, EXISTING) if reasons else ()
+                objects.add(item, version, reasons, existing)
             if page.continue_token and (self._left <= 0 or self.size >= BYTES):
                 objects.complete = False
                 return

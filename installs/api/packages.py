@@ -81,7 +81,7 @@ def get_bundle_contents(
     """What the bundle would install: objects, permissions (dangerous ones first), CRDs with who
     owns them now, webhooks, images, dependencies."""
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
-    where = _cluster(query, row.package.catalog)
+    where = cluster_of(query, row.package.catalog)
     return answer_one(request, _state(row, where), lambda: _contents_row(row, where), query)
 
 
@@ -99,16 +99,8 @@ def get_bundle_difference(
 ) -> HttpResponseBase:
     """What changes between two bundles of a package: both must be inspected."""
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
-    where = _cluster(query, row.package.catalog)
-    before = (
-        lookup.get_bundle(row.package, query.before)
-        if query.before
-        else installed_bundle(row.package, where)
-    )
-    if before is None:
-        message = "Nothing of this package is installed there: name the bundle to compare with."
-        raise refuse("from", message, code="missing-parameter")
-    before.package = row.package
+    where = cluster_of(query, row.package.catalog)
+    before = earlier_bundle(query, row, where)
     sections = between(before, contents(row, where))
     if sections is None:
         raise Missing(
@@ -121,7 +113,22 @@ def get_bundle_difference(
     return answer_one(request, [difference], lambda: difference, query)
 
 
-def _cluster(query: ContentsParameters, catalog: Catalog) -> Cluster | None:
+def earlier_bundle(query: DifferenceParameters, bundle: Bundle, cluster: Cluster | None) -> Bundle:
+    """The bundle of the package to compare with. Raises BadRequest where none is named or runs."""
+    before = (
+        lookup.get_bundle(bundle.package, query.before)
+        if query.before
+        else installed_bundle(bundle.package, cluster)
+    )
+    if before is None:
+        message = "Nothing of this package is installed there: name the bundle to compare with."
+        raise refuse("from", message, code="missing-parameter")
+    before.package = bundle.package
+    return before
+
+
+def cluster_of(query: ContentsParameters, catalog: Catalog) -> Cluster | None:
+    """The cluster to look at. Raises BadRequest for another one than the catalog's."""
     if catalog.cluster is not None:
         if query.cluster not in ("", catalog.cluster.name):
             message = (

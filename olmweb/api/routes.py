@@ -23,6 +23,7 @@ from installs.api import (
     audit,
     clusteroperators,
     clusters,
+    crds,
     operators,
     readiness,
     requests,
@@ -69,7 +70,7 @@ for error in (Exception, AuthenticationError, HttpError, ValidationError):
     api.add_exception_handler(error, handle_exception)
 for module in (
     *(clusters, operators, clusteroperators, actions, requests, readiness),
-    *(fbc, installing),  # before the route of bundles, whose names may hold slashes
+    *(fbc, installing, crds),  # before the route of bundles, whose names may hold slashes
     *(catalogs, packages, bundles, changes, audit, events, tokens),
 ):
     api.add_router("", module.router)

@@ -137,6 +137,11 @@ REST: dict[str, dict[str, str]] = {
     "/bundles/{cluster}/{catalog}/{package}/{bundle}/difference": _READ,
     "/bundles/{cluster}/{catalog}/{package}/{bundle}/fbc": _READ,
     "/inspections/{cluster}/{catalog}/{package}/{bundle}": {"GET": "read", "POST": "act"},
+    "/bundles/{cluster}/{catalog}/{package}/{bundle}/crd-changes": _READ,
+    "/crd-checks/{cluster}/{kind}/{namespace}/{name}/{bundle}": {
+        "GET": "request",
+        "POST": "request",
+    },
     "/operators": _READ,
     _OPERATOR: _READ,
     "/transitions": _READ,

@@ -131,6 +131,24 @@ def test_objects_that_do_not_fit_are_named_with_field_and_reason(
     assert "v1 ^.spec.size maximum is 5 now; there was none. Refused" in page.text
 
 
+def test_objects_that_break_the_current_schema_already_are_told_apart(
+    prod: Cluster, writer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = {"type": "integer", "maximum": 100}
+    objects = [kettle("a", 3), kettle("b", 6), kettle("c", 987_654)]
+    row = check(writer, FakeClient(named(crd(current)), v1=[objects]), monkeypatch)
+    (found,) = row.result["crds"]
+    assert (found["refused"], found["already"]) == (2, 1)
+    assert [(item["name"], item["already"]) for item in found["misfits"]] == [
+        ("b", False),
+        ("c", True),
+    ]
+    text = assert_page(writer.get(PAGE)).text
+    assert "1 of the objects that do not fit breaks the current schema in the same way." in text
+    assert "apps/c v1 spec.size The value has to be at most 5. Refused already" in text
+    assert "apps/b v1 spec.size The value has to be at most 5. Refused" in text
+
+
 def test_the_definition_of_the_cluster_counts_and_not_that_of_the_installed_bundle(
     prod: Cluster, writer: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,106 @@
+"""REST routes of CRD checks and of the changes of CRDs between two bundles."""
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from installs import tasks
+from installs.actions import crd_check
+from installs.models import CrdCheck, CRDState
+from olmweb.models import ApiToken, Cluster
+from tests.installs.views.test_crd_check import (
+    BUNDLE,
+    SMALL,
+    FakeClient,
+    kettle,
+    named,
+    prod,
+    woken,
+)
+from tests.installs.views.test_crd_safety import CRD, SIZE, crd, ship
+
+__all__ = ["prod", "woken"]
+pytestmark = pytest.mark.django_db
+CHECK = f"/api/v1/crd-checks/prod/ClusterExtension/-/kettle/{BUNDLE}"
+CHANGES = f"/api/v1/bundles/prod/tea/kettle/{BUNDLE}/crd-changes"
+
+
+def headers(user: User, scope: str = "act") -> Any:
+    token, _ = ApiToken.issue(user.pk, scope)
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_a_check_is_started_and_read_by_its_person(
+    prod: Cluster,
+    client: Client,
+    olivia: User,
+    alice: User,
+    woken: Mock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine = headers(olivia)
+    none = client.get(CHECK, headers=mine)
+    assert (none.status_code, none.json()["error"]["code"]) == (404, "not-checked")
+    read_only = client.post(CHECK, headers=headers(olivia, "read"))
+    assert read_only.status_code == 403
+    made = client.post(CHECK, headers=mine)
+    assert (made.status_code, made.json()["state"]) == (202, "pending"), made.json()
+    assert made["Location"] == CHECK
+    woken.assert_called_once_with()
+    cluster = FakeClient(named(crd(SIZE)), v1=[[kettle("a", 3), kettle("b", 987_654)]])
+    monkeypatch.setattr(crd_check, "client_for", lambda _: cluster)
+    tasks.check_crds(CrdCheck.objects.get().pk)
+    answer = client.get(made["Location"], headers=mine).json()
+    assert (answer["state"], answer["bundle"], answer["error"]) == ("done", BUNDLE, None)
+    (found,) = answer["crds"]
+    assert (found["name"], found["objects"], found["refused"], found["already"]) == (CRD, 2, 1, 0)
+    assert found["misfits"] == [
+        {
+            "namespace": "apps",
+            "name": "b",
+            "version": "v1",
+            "outcome": "refused",
+            "already": False,
+            "reasons": [
+                {
+                    "field": "spec.size",
+                    "rule": "maximum",
+                    "note": "The value has to be at most 5.",
+                    "outcome": "refused",
+                    "already": False,
+                }
+            ],
+        }
+    ]
+    assert [(row["field"], row["outcome"]) for row in found["changes"]] == [
+        ("^.spec.size", "refused")
+    ]
+    assert client.get(CHECK, headers=headers(alice)).status_code == 404
+    CrdCheck.objects.update(error_text="No.", result={})
+    failed = client.get(CHECK, headers=mine).json()
+    assert (failed["state"], failed["error"]["message"]) == ("failed", "No.")
+
+
+def test_the_changes_of_crds_between_two_bundles(
+    prod: Cluster, client: Client, olivia: User
+) -> None:
+    mine = headers(olivia, "read")
+    unknown = client.get(CHANGES, headers=mine)
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not-inspected")
+    assert "kettle.v1.0.0" in unknown.json()["error"]["message"]
+    ship("1.0.0", crd(SIZE, "v1", "v1beta1"))
+    CRDState.objects.create(cluster=prod, name=CRD, stored=["v1", "v1beta1"])
+    ship("1.1.0", crd(SMALL))
+    answer = client.get(CHANGES, {"from": "kettle.v1.0.0"}, headers=mine).json()
+    assert (answer["before"], answer["after"], answer["cluster"]) == (
+        "kettle.v1.0.0",
+        BUNDLE,
+        "prod",
+    )
+    rows = [(row["version"], row["field"], row["olm_v0"]) for row in answer["changes"]]
+    assert ("v1", "^.spec.size", "objects") in rows
+    assert any(olm_v0 == "refuses" for _version, _field, olm_v0 in rows), rows
+    assert all(row["olm_v1_refuses"] for row in answer["changes"])
