@@ -200,12 +200,19 @@ _WRAPPER_DEPTH = 5
 _STEP_LIMIT = 200  # characters of the words of a wrapper that say what the controller did
 _PARTS_LIMIT = 50
 _REWORDED_LIMIT = 2_000
-_LINES_LIMIT = 5
+_ERRORS_LIMIT = 6
+# How errors are joined: one a line, maybe with a bullet, or after semicolons.
+_ERROR_ENDS = re.compile(r"\n\s{0,9}(?:\* )?|; ")
+_LOGGED = re.compile(r'\b(?:msg|err|error)="((?:[^"\\]|\\.){1,2000})"')
 _WHOLLY_QUOTED = re.compile(r"\\?[\"'`\u201c]([\s\S]+?)\\?[\"'`\u201d]")
-# Ends of sentences and of texts that were cut; the last is operator-controller's.
-_CUT_END = re.compile(r"(?:\s{0,9}(?:\.{1,3}|\u2026)(?: \[message truncated\])?)$")
+# Ends of sentences and of texts that were cut, of which one is operator-controller's, and what
+# callers say of the next attempt.
+_CUT_END = re.compile(
+    r"(?:,? (?:will retry|retrying|requeuing)"
+    r"|\s{0,9}(?:\.{1,3}|\u2026)(?: \[message truncated\])?)$"
+)
 _WORDS_BEFORE = re.compile(
-    r"(?i:^(?:rpc error: code = \w{1,40} desc = |(?:error|warning"
+    r"(?i:^(?:rpc error: code = \w{1,40} desc = |(?:(?:reconciler )?error|warning"
     r"|(?:failed to|unable to|could not|cannot|can't|error while|error) [^:\"'\n]{1,100}): ))"
 )
 _QUOTES = re.compile(r"\\+[\"'`]|[\"'`\u2018\u2019\u201c\u201d]")
@@ -381,12 +388,13 @@ def _find_reworded(text: str, kind: str) -> KnowledgeMatch | None:
     wordings = [
         wording for part in (bare, _without_words_before(bare)) for wording in _quoted(part)
     ]
+    wordings += [logged[1].replace('\\"', '"') for logged in _LOGGED.finditer(text)]
     matches = [_in_any_case(wording, kind) for wording in dict.fromkeys(wordings)]
-    # Errors are joined line by line. A line may be of a log, so that one that is no failure counts
-    # for nothing.
-    lines = [line.strip() for line in text.splitlines()[:_LINES_LIMIT]] if "\n" in text else []
-    of_lines = [_in_any_case(line, kind) for line in lines if line]
-    matches += [match for match in of_lines if match and match.entry.stage != "normal"]
+    # One of the joined errors may be a line of a log, so that one that is no failure counts for
+    # nothing.
+    errors = [error.strip() for error in _ERROR_ENDS.split(text)[:_ERRORS_LIMIT]]
+    of_errors = [_in_any_case(error, kind) for error in errors if error and error != text]
+    matches += [match for match in of_errors if match and match.entry.stage != "normal"]
     return min(filter(None, matches), key=lambda match: match.generality, default=None)
 
 

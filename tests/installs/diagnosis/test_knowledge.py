@@ -55,6 +55,7 @@ TAKEN_IN = {
     "typographic quotes": IN_QUOTES,
     "gRPC error": {"bundle-content-cut", "ce-catalog-fetch", "controller-deadline"},
     "in quotes": IN_QUOTES,
+    "log line": IN_QUOTES,
     "full stop": {"sub-constraints-empty"},
     "white space": {"sub-constraints-empty"},
 }
@@ -110,13 +111,14 @@ def cut(text: str, length: int, end: str = "") -> str:
 
 # In these the message is one of several errors, which what is no failure never is.
 AMONG_ERRORS = (
-    *("list of errors", "joined errors", "joined errors, last"),
+    *("list of errors", "list of errors, last", "joined errors", "joined errors, last"),
+    *("errors after semicolons", "errors after semicolons, last", "counted errors"),
     *("cut to 1,024 characters", "cut to 4,096 characters", "cut by operator-controller"),
 )
 # Words or errors around the message.
 AROUND = (
     *("error before", "failure before", "two before", "gRPC error", "dots", "ellipsis"),
-    *("in quotes", *AMONG_ERRORS),
+    *("in quotes", "reconciler", "log line", "will retry", *AMONG_ERRORS),
 )
 WORDINGS: dict[str, Callable[[str], str]] = {
     "case of the first letter": lambda text: text[:1].swapcase() + text[1:],
@@ -140,6 +142,13 @@ WORDINGS: dict[str, Callable[[str], str]] = {
     "in quotes": lambda text: '"' + text.replace('"', '\\"') + '"',
     "typing errors mended": mended,
     "list of errors": lambda text: f"[{text}, {OTHER}]",
+    "list of errors, last": lambda text: f"[{OTHER}, {text}]",
+    "errors after semicolons": lambda text: f"{text}; {OTHER}",
+    "errors after semicolons, last": lambda text: f"{OTHER}; {text}",
+    "counted errors": lambda text: f"2 errors occurred:\n\t* {text}\n\t* {OTHER}\n\n",
+    "reconciler": lambda text: f"Reconciler error: {text}",
+    "log line": lambda text: 'level=error msg="' + text.replace('"', '\\"') + '"',
+    "will retry": lambda text: f"{text}, will retry",
     "joined errors": lambda text: f"{text}\n{OTHER}",
     "joined errors, last": lambda text: f"{OTHER}\n{text}",
     "cut to 1,024 characters": lambda text: cut(text, 1_024),
