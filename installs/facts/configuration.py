@@ -1,12 +1,13 @@
 """What a cluster serves as `spec.config` of its operators, and the refusals of values for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from catalogs.install_methods import InstallMethod
 from installs.methods import METHODS
 from installs.methods.base import CONFIG_FIELD, InstallChoice, Method
 from installs.methods.configuration import CONFIG, normalized, read_config, schema_for
+from installs.methods.configuration_fields import from_values
 from installs.models import CRDState
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.fields import dig
@@ -33,6 +34,17 @@ def read_mapping(config: Mapping[str, Any] | None) -> dict[str, Any]:
         return normalized(config or {})
     except ValueError as error:
         raise _invalid(error) from None
+
+
+def read_values(
+    method: InstallMethod, values: Mapping[str, str], offered: Iterable[str]
+) -> dict[str, Any]:
+    """The configuration of a form with the `offered` fields. Raises BadRequest, whose `fields` are
+    those of the form."""
+    read = from_values(method, {name: values[name] for name in offered})
+    if read.problems:
+        raise BadRequest(" ".join(read.problems.values()), code="invalid", **read.problems)
+    return read.config
 
 
 def read_text(text: str) -> dict[str, Any]:

@@ -19,14 +19,16 @@ from installs import methods
 from installs.actions import bulk, record
 from installs.actions.bulk import CAP, SHARED, BulkCandidate, Item, Selection
 from installs.actions.plan import known_fields, served_version
+from installs.facts.configuration import read_values
+from installs.methods.configuration_fields import offered_fields
 from installs.queries.activity import progress_of
 from installs.queries.lookup import get_batch
-from installs.views.forms import METHODS, form_key, go_to, show_form
+from installs.views.forms import METHODS, ConfigurationForm, form_key, go_to, show_form
 from olmweb.accounts.roles import may_act, person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
-from olmweb.web.forms import ValueField, ValuesForm
+from olmweb.web.forms import ValueField
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
 FOLLOW_SECONDS = 2.0
@@ -34,13 +36,16 @@ FOLLOW_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class BatchQuery:
-    """The parsed form: target, install method, ticked candidates, shared fields."""
+    """The parsed form: target, install method, ticked candidates, shared fields, and the fields of
+    the configuration among its `values` that the cluster serves."""
 
     selection: Selection
     places: dict[Cluster, list[InstallMethod]]
     cluster: Cluster
     path: InstallMethod
     shared: dict[str, str]
+    values: dict[str, str]
+    configurable: frozenset[str]
     candidates: list[BulkCandidate]
     ticked: frozenset[str]
 
@@ -49,10 +54,10 @@ class BatchQuery:
         return [candidate for candidate in self.candidates if str(candidate.key) in self.ticked]
 
 
-class BatchForm(ValuesForm):
+class BatchForm(ConfigurationForm):
     """Where and by which method; `of` is the choice of both that the ticks belong to.
 
-    The fields of SHARED are the same for all packages.
+    The fields of SHARED and the configuration are the same for all packages.
     """
 
     cluster = ValueField()
@@ -132,7 +137,9 @@ def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> Ba
             for candidate in offered
             if not (candidate.hindrance or candidate.doubt)
         )
-    return BatchQuery(chosen, places, cluster, path, shared, offered, ticked)
+    fields = known_fields(cluster, path, served_version(cluster, path))
+    configurable = offered_fields(path, fields)
+    return BatchQuery(chosen, places, cluster, path, shared, values, configurable, offered, ticked)
 
 
 def _method(text: str, allowed: list[InstallMethod]) -> InstallMethod:
@@ -158,6 +165,8 @@ def _shown(query: BatchQuery) -> dict[str, Any]:
         "path": query.path,
         "method": method,
         "shared": query.shared,
+        "values": query.values,
+        "configurable": query.configurable,
         "offered": method.offered(choice) if method.needs_namespace else frozenset(),
         "approvals": (methods.AUTOMATIC, methods.MANUAL),
         "policies": methods.POLICIES,
@@ -184,11 +193,12 @@ def _rows(items: list[Item], query: BatchQuery) -> list[dict[str, Any]]:
 def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) -> HttpResponse:
     """Runs the dry runs first; records the batch on confirmation of those that passed."""
     confirming = request.POST.get("step") == "confirm"
+    config = read_values(query.path, query.values, query.configurable)
     keys = [candidate.key for candidate in query.chosen]
-    hashed = bulk.hash_of(query.cluster, query.path, keys, query.shared)
+    hashed = bulk.hash_of(query.cluster, query.path, keys, query.shared, config=config)
     if confirming and (earlier := bulk.earlier_batch(request.user, context["key"], hashed)):
         return go_to(request, reverse("installs:batch", args=[earlier.pk]))
-    items = bulk.plan_items(query.chosen, query.cluster, query.path, query.shared)
+    items = bulk.plan_items(query.chosen, query.cluster, query.path, query.shared, config)
     if confirming:
         plans = [item.plan for item in items if item.plan is not None]
         token = request.POST.get("reviewed", "")

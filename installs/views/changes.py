@@ -16,7 +16,8 @@ from installs.actions import configuration, crd_check, plan_changes, record, rem
 from installs.actions import retry as retries
 from installs.actions.plan import Plan
 from installs.facts import inventory
-from installs.methods.configuration_fields import from_values, offered_fields, to_values
+from installs.facts.configuration import read_values
+from installs.methods.configuration_fields import offered_fields, to_values
 from installs.models import Operator
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries.lookup import get_install_plan, get_operator
@@ -33,7 +34,7 @@ from installs.views.forms import (
     show_form,
 )
 from olmweb.accounts.roles import person, sign_in_required
-from olmweb.errors import BadRequest, OlmwebError
+from olmweb.errors import OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
 
 EDIT_CONFIGURATION = "Edit configuration"
@@ -118,11 +119,12 @@ def configure(
     form = ConfigureForm(request.POST if posted else request.GET)
     values, loads = form.cleaned_data, request.POST.get("step") == LOAD
     current: dict[str, Any] | None = None
+    offered = offered_fields(choice.method, choice.known_fields)
     context: dict[str, Any] = {
         "operator": operator,
         "values": values,
         "can_take": True,
-        "configurable": offered_fields(choice.method, choice.known_fields),
+        "configurable": offered,
     }
     if loads:
         try:
@@ -136,10 +138,8 @@ def configure(
         context["unloaded"] = current is None
 
     def plan() -> Plan:
-        read = from_values(choice.method, values)
-        if read.problems:
-            raise BadRequest(" ".join(read.problems.values()), code="invalid", **read.problems)
-        return configuration.plan_configure(operator, read.config, take=values["take"] == "yes")
+        config = read_values(choice.method, values, offered)
+        return configuration.plan_configure(operator, config, take=values["take"] == "yes")
 
     if context.get("unloaded"):
         context |= _frame(request, EDIT_CONFIGURATION, form, operator)

@@ -22,7 +22,8 @@ from installs.actions.plan import (
     plan_install,
     served_version,
 )
-from installs.methods.configuration_fields import form_problems, from_values, offered_fields
+from installs.facts.configuration import read_values
+from installs.methods.configuration_fields import form_problems, offered_fields
 from installs.views.export import export_url
 from installs.views.forms import (
     EDIT,
@@ -258,11 +259,7 @@ def _config(rows: InstallRows, method: InstallMethod, values: Mapping[str, str])
     """The configuration of the form; empty where the cluster serves none, so that its values wait
     for another install method. Raises BadRequest for values that can't be read."""
     version = served_version(rows.cluster, method)
-    offered = offered_fields(method, rows.known_fields(method, version))
-    read = from_values(method, {name: values[name] for name in offered})
-    if read.problems:
-        raise BadRequest(" ".join(read.problems.values()), code="invalid", **read.problems)
-    return read.config
+    return read_values(method, values, offered_fields(method, rows.known_fields(method, version)))
 
 
 def _choice(rows: InstallRows, context: dict[str, Any]) -> methods.InstallChoice | None:

@@ -23,10 +23,13 @@ from installs.actions import plan as planning
 from installs.actions import requests as install_requests
 from installs.actions.install_rows import InstallRows
 from installs.actions.plan import Plan
+from installs.facts.configuration import read_values
+from installs.methods.configuration import CONFIG
+from installs.methods.configuration_fields import FORM_FIELDS, WATCH, offered_fields
 from installs.models import InstallRequest
 from installs.queries import activity as queries
 from installs.queries.lookup import get_request
-from installs.views.forms import METHODS, UNPROCESSABLE, targets_of
+from installs.views.forms import METHODS, UNPROCESSABLE, ConfigurationForm, targets_of
 from olmweb.accounts.roles import sign_in_required
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
@@ -46,9 +49,10 @@ from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
 
 VERSIONS_SHOWN = 200
+ASKED = ("path", "version", "namespace", "service_account", "reason")
 
 
-class RequestForm(ValuesForm):
+class RequestForm(ConfigurationForm):
     cluster = ValueField()
     path = ValueField()
     version = ValueField()
@@ -89,17 +93,19 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
         "versions": _versions(package_row),
         "asks_account": target is not None and _asks_account(target, paths),
         "chosen": {
-            **{name: value for name, value in values.items() if name != "cluster"},
+            **{name: values[name] for name in ASKED},
             "path": values["path"] or _best(target, package_row, values["version"]),
             "version": values["version"] or package_row.head_version,
         },
+        "configurable": _configurable(target, paths) if target else frozenset(),
+        "values": values,
         "form": form,
         "reason_limit": install_requests.REASON_LIMIT,
     }
     if request.method != "POST":
         return render(request, "installs/request_new.html", context)
     try:
-        made = _ask(request, target, package_row, context["chosen"])
+        made = _ask(request, target, package_row, context["chosen"], form.cleaned_data)
     except OlmwebError as error:
         form.refuse(error.fields)
         context["refusal"] = error
@@ -116,11 +122,34 @@ def _best(target: Cluster | None, package: Package, version: str) -> str:
 
 
 def _ask(
-    request: HttpRequest, target: Cluster | None, package: Package, chosen: dict[str, Any]
+    request: HttpRequest,
+    target: Cluster | None,
+    package: Package,
+    chosen: dict[str, Any],
+    values: dict[str, str],
 ) -> InstallRequest:
     if target is None:
         raise BadRequest("No cluster here can install from this catalog.", code="not-served")
-    return install_requests.submit(target, package, request.user, **chosen)
+    try:
+        method = InstallMethod.parse(chosen["path"])
+    except ValueError:
+        config = {}  # refused with the method
+    else:
+        config = read_values(method, values, FORM_FIELDS)
+        if method != InstallMethod.CLUSTER_EXTENSION and values[WATCH].strip():
+            message = f"A {method} has no watchNamespace; choose its namespace instead."
+            raise BadRequest(message, code="invalid", **{WATCH: message})
+    return install_requests.submit(target, package, request.user, config=config, **chosen)
+
+
+def _configurable(target: Cluster, paths: list[InstallMethod]) -> frozenset[str]:
+    """The fields of the configuration that any of the install methods has on this cluster."""
+    offered: frozenset[str] = frozenset()
+    for method in paths:
+        if CONFIG in methods.METHODS[method].form_fields():
+            version = planning.served_version(target, method)
+            offered |= offered_fields(method, planning.known_fields(target, method, version))
+    return offered
 
 
 def _asks_account(target: Cluster, paths: list[InstallMethod]) -> bool:

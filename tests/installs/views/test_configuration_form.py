@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
 from catalogs.models import Package
 from installs.actions import record
 from installs.actions.objects import DryRun
-from installs.models import CRDState
+from installs.models import Action, CRDState, InstallRequest
 from olmweb.models import Cluster
 from tests.factories import make_crd
 from tests.installs.methods.test_configuration import subscription
@@ -135,3 +136,48 @@ def test_the_answer_of_the_dry_run_is_beside_the_field_too(
     answer = writer.post(INSTALL, VALUES | {"step": "review"})
     assert answer.status_code == 422
     assert answer.context["form"].errors["config_env"] == ["Refused by the cluster."]
+
+
+def test_a_request_takes_the_configuration_of_its_install_method(
+    client: Client, bob: User, package: Package, crd: CRDState
+) -> None:
+    client.force_login(bob)
+    url = INSTALL.replace("/install", "/request")
+    assert 'name="config_env"' in shown(client.get(url))
+    body = VALUES | {"cluster": "prod", "version": "1.1.0", "reason": "For the shop."}
+    wrong = client.post(url, body | {"config_limits_memory": "lots"})
+    assert wrong.status_code == 422
+    assert "“lots” is no quantity" in wrong.context["form"].errors["config_limits_memory"][0]
+    assert "LOG_LEVEL=debug</textarea>" in wrong.content.decode()
+    other = client.post(url, body | {"path": "PlatformOperator"})
+    assert "A PlatformOperator has no config." in other.content.decode()
+    watching = client.post(url, body | {"config_watch_namespace": "apps"})
+    assert list(watching.context["form"].errors) == ["config_watch_namespace"]
+    made = client.post(url, body)
+    assert made.status_code == 302, made.context
+    assert InstallRequest.objects.get().config == CONFIG
+    crd.delete()
+    assert 'name="config_env"' not in shown(client.get(url))
+
+
+def test_a_bulk_install_gives_its_configuration_to_every_package(
+    writer: Client, package: Package, crd: CRDState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "dry_run", lambda plan, user: DryRun(True, "Fine."))
+    key = f"prod/{package.catalog.slug}/{package.name}"
+    body = VALUES | {"package": key, "pick": key, "cluster": "prod", "of": "prod/Subscription"}
+    page = writer.get("/bulk-install/", {"package": key, "path": "Subscription"})
+    assert 'name="config_env"' in shown(page)
+    wrong = writer.post("/bulk-install/", body | {"step": "review", "config_env": "a b"})
+    assert list(wrong.context["form"].errors) == ["config_env"]
+    reviewed = writer.post("/bulk-install/", body | {"step": "review"})
+    (row,) = reviewed.context["rows"]
+    assert row["item"].plan.manifests[-1]["spec"]["config"] == CONFIG
+    confirmed = {name: reviewed.context[name] for name in ("key", "reviewed")}
+    changed = writer.post(
+        "/bulk-install/", body | confirmed | {"step": "confirm", "config_env": "LOG_LEVEL=info"}
+    )
+    assert changed.status_code == 403
+    done = writer.post("/bulk-install/", body | confirmed | {"step": "confirm"})
+    assert done.status_code == 303, done.context
+    assert Action.objects.get().config == CONFIG
