@@ -87,6 +87,11 @@ urlpatterns = [
     path("crds/columns", choose_columns(CRDS), name="crds-columns"),
     path("unknown-messages/", operators.unknown_messages, name="unknown-messages"),
     path("leftovers/", clusters.leftovers, name="leftovers"),
+    path(
+        "leftovers/<str:cluster>/<str:kind>/<str:namespace>/<str:name>/clean-up",
+        changes.clean_up,
+        name="clean-up",
+    ),
     path("audit/", audit.audit_page, name="audit"),
     path("reports/copied-csvs/", copies.copied_csvs, name="copies"),
     path("activity/", activity.activity, name="activity"),

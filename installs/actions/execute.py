@@ -11,6 +11,8 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
+from installs.actions import clean_up_steps
+from installs.actions.clean_up import adopted_again
 from installs.actions.events import record_action
 from installs.actions.objects import (
     CARRIES_MORE,
@@ -21,6 +23,7 @@ from installs.actions.objects import (
     approval_problem,
     delete_step,
     explain,
+    explain_step,
     is_there,
     kept_config,
     other_config,
@@ -47,6 +50,7 @@ def try_to_send(action: Action) -> float | None:
         Action.Verb.INSTALL: _install,
         Action.Verb.RETRY: _retry,
         Action.Verb.REMOVE: _remove,
+        Action.Verb.CLEAN_UP: _clean_up,
     }.get(Action.Verb(action.verb), _change)
     try:
         with client_for(action.cluster) as client:
@@ -254,6 +258,65 @@ def _remove(action: Action, client: KubeClient) -> bool:
         return True
     _mark_applied(action, action.object_uid)
     return True
+
+
+def _clean_up(action: Action, client: KubeClient) -> bool:
+    """Deletes the leftovers in their order; False while objects of a step exist.
+
+    Stops at an object that belongs to an operator again.
+    """
+    left = [step for step in action.steps if step.label not in action.done]
+    adopted = adopted_again(action.cluster, left)
+    if adopted is None:
+        _note(action, f"The operators of cluster {action.cluster.name} can't be read now.")
+        return False
+    as_user = impersonation(action)
+    for step in left:
+        if isinstance(step, Apply):
+            continue
+        try:
+            if step.label in adopted and clean_up_steps.exists(
+                client, action.cluster, step, as_user
+            ):
+                _refuse_adopted(action, step.label)
+                return True
+            if action.sent_at is None:
+                _mark_sent(action)
+            remaining = clean_up_steps.carry_out(client, action.cluster, step, as_user)
+        except KubeError as error:
+            if error.retryable:
+                raise
+            refusal = explain_step(error, action.cluster.name, as_user, step, action.verb)
+            Action.objects.filter(pk=action.pk).update(dry_run=refusal.as_json())
+            text = f"{step.label}: {refusal.message}{_deleted_before(action)}"
+            finish(action, Action.State.REFUSED, text, code=refusal.code, hint=refusal.hint)
+            return True
+        if remaining is not None:
+            _note(action, remaining.sentence, remaining.hint)
+            return False
+        _mark_done(action, step.label)
+    finish(action, Action.State.SUCCEEDED, f"Everything selected of {action.name} is deleted.")
+    return True
+
+
+def _note(action: Action, outcome: str, hint: str = "") -> None:
+    """Stores what an open action waits for."""
+    action.outcome, action.outcome_hint = outcome, hint
+    Action.objects.filter(pk=action.pk).update(outcome=outcome, outcome_hint=hint)
+
+
+def _refuse_adopted(action: Action, label: str) -> None:
+    finish(
+        action,
+        Action.State.REFUSED,
+        f"{label} belongs to an operator again and was not deleted.{_deleted_before(action)}",
+        code="replaced",
+        hint="Review what is still left over.",
+    )
+
+
+def _deleted_before(action: Action) -> str:
+    return f" Deleted before that: {', '.join(action.done)}." if action.done else ""
 
 
 def _refuse_replaced(action: Action) -> None:

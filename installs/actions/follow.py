@@ -352,6 +352,10 @@ def _refuse_sending(action: Action, error: OlmwebError) -> None:
 
 def _give_up_sending(action: Action) -> None:
     minutes = ACTION_TIMEOUT.seconds // 60
+    if action.verb == Action.Verb.CLEAN_UP and action.sent_at:
+        text = f"Not everything was deleted within {minutes} minutes. {action.outcome}"
+        finish(action, Action.State.FAILED, text, code="no-outcome", hint=action.outcome_hint)
+        return
     if action.sent_at:
         text = f"It is unknown whether the cluster applied it: no answer within {minutes} minutes."
         text += f" Applied so far: {', '.join(action.done)}." if action.done else ""

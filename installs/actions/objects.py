@@ -11,24 +11,31 @@ import yaml
 from catalogs.install_methods import InstallMethod
 from installs.diagnosis.approvals import listing
 from installs.methods import METHODS
-from installs.models.steps import Apply, Delete, Manifest
+from installs.models.steps import Apply, Delete, DeleteAll, EndConversion, Manifest, Step
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
 from olmweb.kube.fields import dig, texts
 from olmweb.kube.resources import (
+    API_SERVICES,
     BUNDLE_DEPLOYMENTS,
     BUNDLES,
     CLUSTER_EXTENSIONS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CLUSTER_SERVICE_VERSIONS,
     CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
     INSTALL_PLANS,
     JOBS,
+    MUTATING_WEBHOOKS,
     NAMESPACES,
     OPERATOR_GROUPS,
     PLATFORM_OPERATORS,
     SERVICE_ACCOUNTS,
+    SHIPPED_CLUSTER_WIDE,
     SUBSCRIPTIONS,
+    VALIDATING_WEBHOOKS,
     Resource,
 )
 from olmweb.models import Cluster
@@ -49,6 +56,19 @@ WRITTEN: dict[str, Resource] = {
         BUNDLES,
         CONFIG_MAPS,
         JOBS,
+    )
+}
+# Of a clean-up only, as the person who requested it: no right of OLM Web's own is needed.
+DELETED: dict[str, Resource] = {
+    resource.kind: resource
+    for resource in (
+        VALIDATING_WEBHOOKS,
+        MUTATING_WEBHOOKS,
+        API_SERVICES,
+        CUSTOM_RESOURCE_DEFINITIONS,
+        CLUSTER_ROLES,
+        CLUSTER_ROLE_BINDINGS,
+        *SHIPPED_CLUSTER_WIDE,
     )
 }
 _MANAGER = re.compile(r'"([^"]{1,128})"')
@@ -78,9 +98,17 @@ def version_of(cluster: Cluster, resource: Resource) -> str:
     return cluster.kinds.get(resource.kind, {}).get("version") or resource.versions[0]
 
 
+def resource_of(kind: str) -> Resource:
+    """The resource of a kind that an action writes or deletes."""
+    return WRITTEN.get(kind) or DELETED[kind]
+
+
 def full_name(kind: str) -> str:
-    """`subscriptions.operators.coreos.com`, as RBAC rules and CRDs name the resource."""
-    resource = WRITTEN[kind]
+    """`subscriptions.operators.coreos.com`, as RBAC rules and CRDs name the resource of a kind;
+    such a name itself stays as it is."""
+    if kind not in WRITTEN and kind not in DELETED:
+        return kind
+    resource = resource_of(kind)
     return f"{resource.plural}.{resource.group}".rstrip(".")
 
 
@@ -114,8 +142,8 @@ def delete_step(
 ) -> None:
     """Sends the deletion, by `uid` or that of the step. Raises as KubeClient.delete."""
     client.delete(
-        WRITTEN[step.kind],
-        version_of(cluster, WRITTEN[step.kind]),
+        resource_of(step.kind),
+        version_of(cluster, resource_of(step.kind)),
         step.name,
         step.namespace,
         uid=uid or step.uid,
@@ -257,13 +285,24 @@ class DryRun:
 
 
 def explain(error: KubeError, cluster: str, as_user: str, *, verb: str, kind: str) -> DryRun:
-    """The refusal in words. `verb` is that of an Action; `kind` a key of WRITTEN."""
+    """The refusal in words. `verb` is that of an Action or "change"; `kind` is one that an action
+    writes or deletes, or PLURAL.GROUP."""
     if isinstance(error, Forbidden):
         return _forbidden(error, cluster, as_user, verb, kind)
     if isinstance(error, Conflict) and error.causes:
         return _conflict(error, kind)
     fields = _fields(error, kind) if isinstance(error, Invalid) else {}
     return DryRun(False, error.message, error.code, error.hint, fields)
+
+
+def explain_step(
+    error: KubeError, cluster: str, as_user: Impersonation | None, step: Step, verb: str
+) -> DryRun:
+    """The refusal of a step of an action `verb` in words."""
+    deletes = isinstance(step, Delete | DeleteAll)
+    kind = step.resource if isinstance(step, DeleteAll) else step.kind
+    verb = "remove" if deletes else "change" if isinstance(step, EndConversion) else verb
+    return explain(error, cluster, as_user.user if as_user else "", verb=verb, kind=kind)
 
 
 def _fields(error: Conflict | Invalid, kind: str) -> dict[str, str]:

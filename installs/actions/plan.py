@@ -64,9 +64,9 @@ class Plan:
 
     @property
     def main(self) -> Step:
-        """The apply of the main object; for a removal its deletion."""
+        """The apply of the main object; for a removal its deletion, for a clean-up the first."""
         by_verb = {step.verb: step for step in self.steps if step.main}
-        return by_verb.get(Apply.verb) or by_verb[Delete.verb]
+        return by_verb.get(Apply.verb) or by_verb.get(Delete.verb) or self.steps[0]
 
     @property
     def remakes(self) -> bool:

@@ -14,6 +14,7 @@ from django.core import signing
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from installs.actions import clean_up_steps
 from installs.actions.events import record_action
 from installs.actions.objects import (
     CARRIES_MORE,
@@ -26,7 +27,7 @@ from installs.actions.objects import (
     approval_problem,
     config_changes,
     delete_step,
-    explain,
+    explain_step,
     is_there,
     kept_config,
     may_write,
@@ -34,7 +35,16 @@ from installs.actions.objects import (
 )
 from installs.actions.plan import Plan
 from installs.models import Action, ActionBatch, ActionKey, AllowRule
-from installs.models.steps import Apply, Delete, Manifest, Step, from_json, to_json
+from installs.models.steps import (
+    Apply,
+    Delete,
+    DeleteAll,
+    EndConversion,
+    Manifest,
+    Step,
+    from_json,
+    to_json,
+)
 from olmweb.accounts.roles import AnyUser, impersonation_for, person
 from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
@@ -69,9 +79,7 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
                 outcome = _try(client, plan, step, as_user, new_namespaces)
                 outcomes.append((step.label, outcome))
     except KubeError as error:
-        verb = Action.Verb.REMOVE if isinstance(step, Delete) else plan.verb
-        username = as_user.user if as_user else ""
-        return explain(error, plan.cluster.name, username, verb=verb, kind=step.kind)
+        return explain_step(error, plan.cluster.name, as_user, step, plan.verb)
     message = f"Cluster {plan.cluster.name} would accept this."
     result = DryRun(True, message, objects=tuple(outcomes))
     if result.validated < len(outcomes):
@@ -132,6 +140,8 @@ def _try(
     new_namespaces: set[str],
 ) -> str:
     """The result for one object, in words. Adds the namespaces of the plan to `new_namespaces`."""
+    if isinstance(step, DeleteAll | EndConversion):
+        return clean_up_steps.dry_run(client, step, plan.steps, as_user)
     if isinstance(step, Delete):
         try:
             delete_step(client, plan.cluster, step, as_user, dry_run=True)

@@ -22,6 +22,7 @@ from catalogs.models import Package
 from catalogs.verdicts.rules import Verdict
 from installs.actions import bulk, plan_changes, record, removal, retry
 from installs.actions.bulk import Item, Key
+from installs.actions.clean_up import chosen_first, plan_clean_up
 from installs.actions.configuration import plan_configure
 from installs.actions.objects import CARRIES_MORE, DryRun
 from installs.actions.plan import Plan, plan_install
@@ -45,6 +46,7 @@ from installs.methods.configuration import CONFIG
 from installs.models import Action, ActionBatch
 from installs.queries import lookup
 from installs.queries.activity import progress_of, with_progress
+from installs.queries.leftovers import removed_owner
 from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_request
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
@@ -116,7 +118,9 @@ class ActionBody(RequestBody):
     `spec.config` of a Subscription or ClusterExtension, if the cluster serves that field; the verb
     `configure` replaces it, and removes it if it is empty.
     `without_conversion` also removes an operator whose conversion webhook CustomResourceDefinitions
-    still need."""
+    still need, and ends the conversion of those that a clean-up deletes. A clean-up deletes the
+    leftovers of a removed operator, as /leftovers lists them: `name` is its owner's, and `objects`
+    are their `KIND NAMESPACE/NAME` or `KIND NAME`, empty for all but namespaces."""
 
     cluster: str
     verb: ActionVerb
@@ -138,6 +142,7 @@ class ActionBody(RequestBody):
     force_conflicts: bool = False
     anyway: bool = False
     without_conversion: bool = False
+    objects: list[str] = []
     dry_run: bool = False
 
 
@@ -256,6 +261,8 @@ def _plan(body: ActionBody) -> Plan:
     if body.verb == Action.Verb.APPROVE:
         plan = lookup.get_install_plan(cluster.name, body.namespace, body.name)
         return plan_changes.plan_approve(cluster, plan, body.only)
+    if body.verb == Action.Verb.CLEAN_UP:
+        return _clean_up(cluster, body)
     kind = body.method
     operator = lookup.get_operator(cluster.name, kind, body.namespace or "-", body.name)
     if body.verb == Action.Verb.UPGRADE:
@@ -266,6 +273,17 @@ def _plan(body: ActionBody) -> Plan:
     if body.verb == Action.Verb.RETRY:
         return retry.plan_retry(operator)
     return removal.plan_remove(operator, without_conversion=body.without_conversion)
+
+
+def _clean_up(cluster: Cluster, body: ActionBody) -> Plan:
+    owner = removed_owner(cluster, body.method, body.namespace, body.name)
+    if owner is None:
+        raise Missing(
+            f"Nothing is left over of {body.method} {body.name[:120]} on cluster {cluster.name}.",
+            code="unknown-operator",
+        )
+    labels = body.objects or chosen_first(owner)
+    return plan_clean_up(cluster, owner, labels, without_conversion=body.without_conversion)
 
 
 def _refuse_foreign_fields(body: ActionBody) -> None:
@@ -280,6 +298,7 @@ def _refuse_foreign_fields(body: ActionBody) -> None:
         Action.Verb.CONFIGURE: OF_OBJECT | {CONFIG, "force_conflicts"},
         Action.Verb.APPROVE: frozenset({"namespace", "name", "only"}),
         Action.Verb.REMOVE: OF_OBJECT | {"without_conversion"},
+        Action.Verb.CLEAN_UP: OF_OBJECT | {"without_conversion", "objects"},
     }.get(Action.Verb(verb), OF_OBJECT)
     given = {name for name in body.model_fields_set if getattr(body, name)} - ALWAYS
     by_method = verb == Action.Verb.INSTALL or verb == Action.Verb.UPGRADE

@@ -108,7 +108,9 @@ class _OwnedMeta(msgspec.Struct):
 def is_due(cluster: Cluster) -> bool:
     """Whether to read the cluster again: after READ_AGAIN, and after a removal. One query."""
     removals = Action.objects.filter(
-        cluster=OuterRef("cluster"), verb=Action.Verb.REMOVE, finished_at__gt=OuterRef("read_at")
+        cluster=OuterRef("cluster"),
+        verb__in=(Action.Verb.REMOVE, Action.Verb.CLEAN_UP),
+        finished_at__gt=OuterRef("read_at"),
     )
     recent = ClusterInventory.objects.filter(
         ~Exists(removals), cluster=cluster, read_at__gt=timezone.now() - READ_AGAIN

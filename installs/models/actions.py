@@ -63,6 +63,7 @@ class Action(models.Model):
         APPROVE = "approve"
         RETRY = "retry"
         REMOVE = "remove"
+        CLEAN_UP = "clean-up", "Clean up"  # deletes what a removed operator left
 
     class State(models.TextChoices):
         PENDING = "pending"  # recorded, not yet sent

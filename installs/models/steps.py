@@ -1,6 +1,9 @@
-"""The steps of an action: objects to apply and to delete, and their JSON in the action's row."""
+"""The steps of an action: objects to apply and to delete, and their JSON in the action's row.
 
-from collections.abc import Sequence
+Only clean-ups, the deletions of leftovers, have steps of the kinds DeleteAll and EndConversion.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -55,10 +58,47 @@ class Delete:
         return _label(self)
 
 
-Step = Apply | Delete
+@dataclass(frozen=True, slots=True)
+class DeleteAll:
+    """A deletion of the objects of a kind in all namespaces: of those with the label `selector` and
+    this `name`, empty for any. `resource` is PLURAL.GROUP, `version` without the group."""
+
+    verb: ClassVar[str] = "delete-all"
+    main: ClassVar[bool] = False
+    namespace: ClassVar[str] = ""
+
+    kind: str
+    resource: str
+    version: str
+    selector: str = ""
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"copies of {self.kind} {self.name}" if self.name else f"all {self.resource}"
 
 
-def _label(step: Step) -> str:
+@dataclass(frozen=True, slots=True)
+class EndConversion:
+    """Sets the conversion strategy of the CustomResourceDefinition `name` to None."""
+
+    verb: ClassVar[str] = "end-conversion"
+    main: ClassVar[bool] = False
+    namespace: ClassVar[str] = ""
+    kind: ClassVar[str] = "CustomResourceDefinition"
+    patch: ClassVar[Manifest] = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        return f"conversion webhook of {self.name}"
+
+
+Step = Apply | Delete | DeleteAll | EndConversion
+
+
+def _label(step: Apply | Delete) -> str:
     """Names the object in sentences and in `Action.done`: `Namespace etcd`."""
     return f"{step.kind} {f'{step.namespace}/' if step.namespace else ''}{step.name}"
 
@@ -69,27 +109,40 @@ def remakes(steps: Sequence[Step]) -> bool:
 
 
 def to_json(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    return [
-        {"verb": step.verb, "main": step.main, "manifest": step.manifest}
-        if isinstance(step, Apply)
-        else {"verb": step.verb, "main": step.main, **_identity(step)}
-        for step in steps
-    ]
+    return [{"verb": step.verb, "main": step.main, **_content(step)} for step in steps]
 
 
 def from_json(rows: Sequence[dict[str, Any]]) -> tuple[Step, ...]:
-    return tuple(
-        Apply(row["manifest"], row["main"])
-        if row["verb"] == Apply.verb
-        else Delete(row["kind"], row["namespace"], row["name"], row["uid"], row["main"])
-        for row in rows
-    )
+    return tuple(_READERS[row["verb"]](row) for row in rows)
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Step]] = {
+    Apply.verb: lambda row: Apply(row["manifest"], row["main"]),
+    Delete.verb: lambda row: Delete(
+        row["kind"], row["namespace"], row["name"], row["uid"], row["main"]
+    ),
+    DeleteAll.verb: lambda row: DeleteAll(
+        row["kind"], row["resource"], row["version"], row["selector"], row["name"]
+    ),
+    EndConversion.verb: lambda row: EndConversion(row["name"]),
+}
+
+
+def _content(step: Step) -> dict[str, Any]:
+    return {"manifest": step.manifest} if isinstance(step, Apply) else _described(step)
 
 
 def as_manifests(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """The steps as the REST interface has them: manifests, and the identities of deletions."""
-    return [step.manifest if isinstance(step, Apply) else _identity(step) for step in steps]
+    """The steps as the REST interface has them: manifests, the identities of deletions, what a
+    clean-up deletes of a kind, and its patches."""
+    return [step.manifest if isinstance(step, Apply) else _described(step) for step in steps]
 
 
-def _identity(step: Delete) -> dict[str, Any]:
-    return {"kind": step.kind, "namespace": step.namespace, "name": step.name, "uid": step.uid}
+def _described(step: Delete | DeleteAll | EndConversion) -> dict[str, Any]:
+    names = {"kind": step.kind, "namespace": step.namespace, "name": step.name}
+    if isinstance(step, Delete):
+        return names | {"uid": step.uid}
+    if isinstance(step, DeleteAll):
+        more = {"resource": step.resource, "version": step.version, "selector": step.selector}
+        return names | more
+    return names | {"patch": step.patch}

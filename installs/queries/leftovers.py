@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from catalogs.install_methods import InstallMethod
+from catalogs.verdicts.facts import PLATFORM_NAMESPACE
 from installs.models import ClusterInventory, Component, CopyReport, CRDState, Operator
 from installs.state.listing import FAILED, FORBIDDEN
 from olmweb.kube.fields import items, number, text
@@ -47,6 +48,8 @@ ORDER = (
 LABEL_LIMIT = 63  # of the name part of a label key
 # Namespaces whose OperatorGroup belongs to the platform: it is there for operators to come.
 SHARED_NAMESPACES = frozenset({"operators", "openshift-operators", "olm", "default"})
+# Where rukpak stores the Helm releases of BundleDeployments: OpenShift's and upstream's.
+RUKPAK_NAMESPACES = frozenset({PLATFORM_NAMESPACE, "rukpak-system"})
 PLATFORM_PREFIXES = ("openshift-", "kube-")
 NO_CONVERSION = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 
@@ -62,6 +65,11 @@ class Leftover:
     namespace: str = ""
     objects: int | None = None
     converts: bool = False
+
+    @property
+    def label(self) -> str:
+        """Identifies it among the leftovers of a cluster: `OperatorGroup apps/group`."""
+        return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,7 @@ def removed_owners(clusters: Sequence[Cluster]) -> list[RemovedOwner]:
 
     Omits clusters whose operators were not read completely, as everything would be left behind.
     """
-    readable = {cluster.pk: cluster for cluster in clusters if _is_read(cluster)}
+    readable = {cluster.pk: cluster for cluster in clusters if is_read(cluster)}
     components = list(
         Component.objects.filter(
             cluster__in=readable, kind__in=(CSV, "BundleDeployment", GROUP)
@@ -158,6 +166,13 @@ def removed_owners(clusters: Sequence[Cluster]) -> list[RemovedOwner]:
     ]  # fmt: skip
 
 
+def removed_owner(cluster: Cluster, kind: str, namespace: str, name: str) -> RemovedOwner | None:
+    """One removed operator with its leftovers; None if it has none. Queries as removed_owners."""
+    owners = removed_owners([cluster])
+    wanted = (kind, namespace, name)
+    return next((row for row in owners if (row.kind, row.namespace, row.name) == wanted), None)
+
+
 def leftovers_of(
     cluster: Cluster, kind: str, namespace: str, name: str, package: str
 ) -> list[RemovedOwner]:
@@ -181,7 +196,7 @@ def _position(row: Leftover) -> tuple[int, str, str]:
     return ORDER.index(row.kind) if row.kind in ORDER else len(ORDER), row.kind, row.name
 
 
-def _is_read(cluster: Cluster) -> bool:
+def is_read(cluster: Cluster) -> bool:
     """Whether the operators of the cluster are known: an unreadable kind looks like a removed
     one."""
     kinds = (*InstallMethod, CSV)
@@ -250,8 +265,15 @@ def _cluster_scoped(
     for kind, objects in (inventory.shared or {}).items():
         for name, owner in objects.items():
             extension = owner.removeprefix(prefix)
-            if owner.startswith(prefix) and extension not in present.extensions:
-                yield (CLUSTER_EXTENSIONS.kind, "", extension), Leftover(kind, name)
+            if owner.startswith(prefix):
+                if extension not in present.extensions:
+                    yield (CLUSTER_EXTENSIONS.kind, "", extension), Leftover(kind, name)
+                continue
+            namespace, _, release = owner.partition("/")
+            # The release of a BundleDeployment has its name; that of a PlatformOperator is the same
+            # (rukpak internal/controllers/bundledeployment/bundledeployment.go).
+            if namespace in RUKPAK_NAMESPACES and release not in present.deployments:
+                yield (InstallMethod.PLATFORM_OPERATOR.value, "", release), Leftover(kind, name)
 
 
 def _copies(

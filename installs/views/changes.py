@@ -1,4 +1,4 @@
-"""Forms to upgrade, configure, approve, retry and remove: plan, dry run, confirmation.
+"""Forms to upgrade, configure, approve, retry, remove and clean up: plan, dry run, confirmation.
 
 A GET sends no request to a cluster. Only the plan that was shown can be confirmed.
 """
@@ -14,13 +14,15 @@ from django.views.decorators.http import require_http_methods
 from installs import methods
 from installs.actions import configuration, crd_check, plan_changes, record, removal
 from installs.actions import retry as retries
+from installs.actions.clean_up import chosen_first, plan_clean_up
 from installs.actions.plan import Plan
 from installs.facts import inventory
 from installs.facts.configuration import read_values
 from installs.methods.configuration_fields import offered_fields, to_values
 from installs.models import Operator
 from installs.presenters.diagnosis import remedy_steps
-from installs.queries.lookup import get_install_plan, get_operator
+from installs.queries.leftovers import removed_owner
+from installs.queries.lookup import NO_NAMESPACE, get_install_plan, get_operator
 from installs.state.observation import details_of
 from installs.views.forms import (
     CHANGE,
@@ -34,7 +36,8 @@ from installs.views.forms import (
     show_form,
 )
 from olmweb.accounts.roles import person, sign_in_required
-from olmweb.errors import OlmwebError
+from olmweb.clusters import get_cluster
+from olmweb.errors import Missing, OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
 
 EDIT_CONFIGURATION = "Edit configuration"
@@ -234,6 +237,49 @@ def remove(
         context["refusal"] = error
         return show_form(request, "remove", context, failed=True)
     return follow_action(request, action)
+
+
+@never_cache
+@require_http_methods(METHODS)
+@sign_in_required(check=person)
+def clean_up(
+    request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
+) -> HttpResponse:
+    """Deletes selected leftovers of one removed operator: review with a dry run, confirmation."""
+    row = get_cluster(cluster)
+    owner = removed_owner(row, kind, "" if namespace == NO_NAMESPACE else namespace, name)
+    if owner is None:
+        raise Missing(
+            f"Nothing is left over of {kind} {name} on cluster {row.name}.",
+            code="unknown-operator",
+        )
+    is_post = request.method == "POST"
+    picked = frozenset(request.POST.getlist("pick")) if is_post else chosen_first(owner)
+    sure = request.POST.get("sure") == "yes"
+    ended = request.POST.get("without_conversion") == "yes"
+    context: dict[str, Any] = {
+        "form": ValuesForm({}),
+        "key": form_key(request),
+        "owner": owner,
+        "rows": [(leftover, leftover.label in picked) for leftover in owner.leftovers],
+        "converts": any(leftover.converts for leftover in owner.leftovers),
+        "ended": ended,
+        "sure": sure,
+        "by_hand": remedy_steps(owner.steps),
+    }
+    try:
+        if is_post:
+            plan = plan_clean_up(row, owner, picked, without_conversion=ended)
+            context["plan"] = plan
+            if not sure:
+                raise UNSURE
+            return review(request, "clean_up", plan, context)
+    except OlmwebError as error:
+        if error.status == 403 and error is not UNSURE:
+            raise
+        context["refusal"] = error
+        return show_form(request, "clean_up", context, failed=True)
+    return show_form(request, "clean_up", context)
 
 
 def _carry_out(

@@ -274,6 +274,7 @@ def leftovers(request: HttpRequest) -> HttpResponse:
         "notices": notices,
         "rows": [(owner, remedy_steps(owner.steps)) for owner in page],
         "total": page.paginator.count,
+        "acts": may_act(request.user)[0],
         "chosen": chosen,
         "chips": LeftoversForm.chips(chosen),
     }

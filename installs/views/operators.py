@@ -161,6 +161,7 @@ def _removed_page(request: HttpRequest, removed: detail.RemovedOperator) -> Http
         "removal": removed.removal if signed_in else None,
         "rows": removed.actions if signed_in else (),
         "leftovers": [(owner, remedy_steps(owner.steps)) for owner in left],
+        "acts": may_act(request.user)[0],
         "table": ACTIONS.view(request, ""),
         "timeline": timeline((row.kind, row.namespace, row.name), removed.transitions),
         "retention_days": settings.RETENTION_DAYS,

@@ -216,6 +216,7 @@ class KubeClient:
         limit: int = 500,
         label_selector: str = "",
         namespace: str = "",
+        as_user: Impersonation | None = None,
     ) -> Iterator[ListPage[Meta]]:
         """As `list_pages`, with only the metadata of the objects, decoded as the Struct `fields`.
 
@@ -225,7 +226,8 @@ class KubeClient:
         decoder = msgspec.json.Decoder(_MetadataList[fields])  # type: ignore[valid-type]
         query = [("limit", str(limit))]
         query += [("labelSelector", label_selector)] if label_selector else []
-        call = Call("GET", resource.path(version, namespace), tuple(query), headers=_METADATA)
+        path = resource.path(version, namespace)
+        call = Call("GET", path, tuple(query), headers=_METADATA, as_user=as_user)
         return self._pages(call, partial(self._metadata_page, decoder=decoder))
 
     def count_objects(
@@ -320,6 +322,32 @@ class KubeClient:
                 tuple(query),
                 body=msgspec.json.encode(manifest),  # JSON is YAML
                 headers=(*_JSON, ("Content-Type", "application/apply-patch+yaml")),
+                as_user=as_user,
+            )
+        )
+
+    def merge(
+        self,
+        resource: Resource,
+        version: str,
+        name: str,
+        patch: dict[str, Any],
+        *,
+        dry_run: bool = False,
+        as_user: Impersonation | None = None,
+    ) -> dict[str, Any]:
+        """Sends a merge patch (RFC 7386) for a cluster-scoped object; returns the object.
+
+        Unlike `apply`, it also removes fields of other managers: those that are null in `patch`.
+        Raises NotFound, and Invalid with `causes` per field.
+        """
+        return self._send(
+            Call(
+                "PATCH",
+                resource.path(version, "", name),
+                (("fieldManager", "olmweb"), *((("dryRun", "All"),) if dry_run else ())),
+                body=msgspec.json.encode(patch),
+                headers=(*_JSON, ("Content-Type", "application/merge-patch+json")),
                 as_user=as_user,
             )
         )

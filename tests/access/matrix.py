@@ -79,6 +79,7 @@ PAGES: dict[str, dict[str, str]] = {
     "/crds/export.csv": _READ,
     "/crds/columns": {"POST": "account"},
     "/leftovers/": _READ,
+    "/leftovers/{cluster}/{kind}/{namespace}/{name}/clean-up": {"GET": "act", "POST": "act"},
     "/unknown-messages/": _READ,
     "/audit/": _READ,
     "/reports/copied-csvs/": {"GET": "read", "POST": "account"},

@@ -29,6 +29,10 @@ REVIEWED = {
     ("installs", "0002_action_authority", "without_approval"),
     # One more choice of a column without a constraint; shown as it is where it has no words.
     ("installs", "0005_action_no_change", "state"),
+    # One more choice each. A worker of the version before ends its attempt at such an action before
+    # it sends anything; one of this version carries it out.
+    ("installs", "0019_action_configure", "verb"),
+    ("installs", "0020_clean_up", "verb"),
     # Drops the foreign key of a table that the version before does not know.
     ("olmweb", "0003_audit_without_constraint", "user"),
     # The words of its choices.

@@ -222,3 +222,23 @@ def test_a_name_that_a_shell_would_read_is_quoted_in_commands(prod: Cluster) -> 
     ClusterInventory.objects.create(cluster=prod, orphans=orphans)
     (command,) = filter(is_command, only(prod).steps)
     assert command == "kubectl delete clusterrole/--all 'clusterrole/a; reboot'"
+
+
+def test_cluster_roles_of_a_removed_platform_operator_are_orphans(prod: Cluster) -> None:
+    """Its BundleDeployment's Helm release owned them, in the namespace of rukpak."""
+    shared = {
+        "ClusterRole": {
+            "a": "openshift-platform-operators/argocd",
+            "b": "rukpak-system/argocd",
+            "c": "apps/argocd",
+        },
+        "ClusterRoleBinding": {"d": "openshift-platform-operators/argocd"},
+    }
+    ClusterInventory.objects.create(cluster=prod, shared=shared)
+    owner = only(prod)
+    assert (owner.kind, owner.name) == ("PlatformOperator", "argocd")
+    assert [(row.kind, row.name) for row in owner.leftovers] == [
+        ("ClusterRoleBinding", "d"), ("ClusterRole", "a"), ("ClusterRole", "b"),
+    ]  # fmt: skip
+    make_component(cluster=prod, kind="BundleDeployment", name="argocd")
+    assert removed_owners([prod]) == []

@@ -24,6 +24,7 @@ from olmweb.sandbox.cluster import Sandbox
 from tests.conftest import ROOT
 from tests.e2e.screenshots import ACCOUNT_PAGES
 from tests.e2e.screenshots import PAGES as READ_PAGES
+from tests.factories import make_crd
 from tests.worlds.operators import make_action
 
 pytestmark = pytest.mark.django_db
@@ -90,6 +91,9 @@ def pages_of_records(cluster: Cluster, user: Any) -> dict[str, str]:
         catalog=Catalog.objects.get(cluster=cluster, slug="redhat-operators"),
     )  # fmt: skip
     plan = waiting.details["plan"]
+    make_crd(
+        cluster=cluster, name="etcds.example.com", owner_kind="Operator", owner_name="etcd.gone"
+    )
     catalog = Catalog.objects.create(
         name="own", slug="own", source_kind=Catalog.SourceKind.URL, source="https://example.com"
     )
@@ -100,6 +104,7 @@ def pages_of_records(cluster: Cluster, user: Any) -> dict[str, str]:
         "batch": f"/activity/bulk-installs/{batch.pk}",
         "request": f"/activity/requests/{request.pk}",
         "approve": f"/installplans/sandbox/{waiting.namespace}/{plan}/approve",
+        "clean-up": "/leftovers/sandbox/Subscription/gone/etcd/clean-up",
         "notifications": "/notifications/",
         "catalog-edit": f"/catalogs/-/{catalog.slug}/edit",
         "catalog-delete": f"/catalogs/-/{catalog.slug}/delete",
