@@ -219,7 +219,8 @@ _QUOTES = re.compile(r"\\+[\"'`]|[\"'`\u2018\u2019\u201c\u201d]")
 _CONFIDENCE = {"verified": "high", "partial": "medium", "unverified": "low"}
 _AGGREGATE = re.compile(r"\[([\s\S]+)\]")
 _CONSTRAINTS = re.compile(r"constraints not satisfiable: ([\s\S]+)")
-_CONSTRAINT_ENDS = re.compile(r", (?!version: |kind: )")  # an API is named with three parts
+# A quoted rule may have a comma itself, and an API is named with three parts.
+_CONSTRAINT_ENDS = re.compile(r'"(?:[^"\\]|\\.){0,2000}"|(?P<end>, )(?!version: |kind: )')
 _CRD_CHECKS = re.compile(r'([Vv]alidating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
 # Prefixes of controllers that don't add to the cause.
 _PREFIXES = re.compile(
@@ -480,12 +481,21 @@ def _split(text: str) -> list[str]:
         errors = (*match[1].split(", ")[:_PARTS_LIMIT], *filter(None, most))
         return [strip_prefixes(error) for error in errors] + [text]
     if match := _CONSTRAINTS.search(text):
-        parts = _CONSTRAINT_ENDS.split(match[1])[:_PARTS_LIMIT]
+        parts = _constraints(match[1])[:_PARTS_LIMIT]
         return [f"constraints not satisfiable: {part}" for part in parts]
     if match := _CRD_CHECKS.search(text):
         lines = [line.strip() for line in match[2].splitlines()[:_PARTS_LIMIT] if line.strip()]
         return [f"{match[1]}{line}" for line in lines] or [text]
     return [text]
+
+
+def _constraints(text: str) -> list[str]:
+    parts, start = [], 0
+    for match in _CONSTRAINT_ENDS.finditer(text):
+        if match["end"]:
+            parts.append(text[start : match.start()])
+            start = match.end()
+    return [*parts, text[start:]]
 
 
 def _facts(match: re.Match[str]) -> dict[str, str]:
