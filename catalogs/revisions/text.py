@@ -62,8 +62,8 @@ _COUNTED_BETWEEN = {
     ChangeKind.BUNDLE_CHANGED: ("bundle with other content", "bundles with other content"),
 }
 _TITLES_BETWEEN = {
-    ChangeKind.PACKAGE_REMOVED: "Only in A",
-    ChangeKind.PACKAGE_ADDED: "Only in B",
+    ChangeKind.PACKAGE_REMOVED: "Packages only in A",
+    ChangeKind.PACKAGE_ADDED: "Packages only in B",
     ChangeKind.CHANNEL_REMOVED: "Channels only in A",
     ChangeKind.CHANNEL_ADDED: "Channels only in B",
     ChangeKind.BUNDLE_REMOVED: "Bundles only in A",
@@ -77,6 +77,8 @@ _TITLES_BETWEEN = {
     ChangeKind.IMAGES_CHANGED: "Other images",
     ChangeKind.BUNDLE_CHANGED: "Other content",
 }
+# Only in one catalog: the section says so already, the line has the head of the default channel.
+_WHOLE = (ChangeKind.PACKAGE_REMOVED, ChangeKind.PACKAGE_ADDED)
 _SIDE = re.compile(r"\b[AB]\b")
 
 
@@ -95,7 +97,7 @@ def lines(changes: Iterable[PackageChange], sides: Sides | None = None) -> list[
     for change in changes:
         text = item_between(change, sides) if sides else item(change)
         items.setdefault(change.kind, []).append(text)
-    titles = _TITLES_BETWEEN if sides else _TITLES
+    titles = {**_TITLES_BETWEEN, **dict.fromkeys(_WHOLE, "Head")} if sides else _TITLES
     return [
         ChangeLine(kind, _named(titles[kind], sides), items[kind])
         for kind in titles

@@ -190,13 +190,13 @@ def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
         (
             "stranded",
             sorted(analysis.stranded),
-            "without any way to what a new installation gets"
+            "stranded, without upgrade path to the version of a new installation"
             if analysis.semantics == V1
-            else "which OLM v0 never takes to the head",
+            else "stranded, without upgrade path to the head with OLM v0",
         ),
         ("unreachable", sorted(analysis.unreachable), "without incoming upgrade"),
-        ("orphan", analysis.orphans, "have no edge at all"),
-        ("cycle", analysis.circling, "replace or skip each other in a ring"),
+        ("orphan", analysis.orphans, "without any edge"),
+        ("cycle", analysis.circling, "in a cycle of replaces and skips"),
     ]
     if len(analysis.heads) > 1:
         remarks.insert(0, ("head", list(analysis.heads), f"{where}: nothing replaces or skips"))

@@ -23,7 +23,7 @@ from installs.queries.notifications import (
 )
 from olmweb.accounts.roles import person_of, sign_in_required
 from olmweb.models import Preferences
-from olmweb.web.context import clusters
+from olmweb.web.context import attention, clusters
 from olmweb.web.forms import read_page
 from olmweb.web.pages import revision_token
 from olmweb.web.pagination import PAGE_SIZE, paginate
@@ -73,11 +73,13 @@ def notification_page(request: HttpRequest) -> HttpResponse:
 @require_safe
 @sign_in_required()
 def bell(request: HttpRequest) -> HttpResponse:
-    """The bell with its number, and toasts of the own actions that finished since `?at=`, the time
-    of the answer before: one each, or one for all of more than TOASTS. 204 while the number is that
-    of `?rev=` and nothing finished."""
+    """The bell with its number, the number of operators that need attention for the navigation, and
+    toasts of the own actions that finished since `?at=`, the time of the answer before: one each,
+    or one for all of more than TOASTS. 204 while the numbers are those of `?rev=` and nothing
+    finished."""
     count = len(_entries(request, read_until(preferences_of(request))))
-    token = revision_token(count)
+    needing = sum(attention(request).values())
+    token = revision_token(count, needing)
     at = _time(request.GET.get("at", ""))
     now = timezone.now()
     finished = finished_actions(person_of(request), at) if at else []
@@ -89,6 +91,7 @@ def bell(request: HttpRequest) -> HttpResponse:
     well = sum(entry.state in _WELL for entry in finished)
     context = {
         "count": "99+" if count >= LIMIT else count,
+        "attention": needing,
         "rev": token,
         "at": now.isoformat(),
         "finished": finished,

@@ -91,6 +91,13 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   due.delete(element.id);
   asking.add(element.id);
 });
+// What was ticked or selected while the answer was under way stays; the element asks again later.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const element = event.detail.requestConfig.elt;
+  if (!element.matches("[data-live]") || !inUse(element)) return;
+  event.detail.shouldSwap = false;
+  due.add(element.id);
+});
 document.addEventListener("htmx:afterRequest", (event) => {
   const { id } = event.detail.requestConfig.elt; // detail.elt is its parent once it was replaced
   if (asking.delete(id) && !event.detail.successful) due.add(id);

@@ -145,3 +145,26 @@ def test_how_long_a_failure_lasts_is_counted_in_the_words_of_the_server(new_page
           return /^\\d{4} d$/.test(told.textContent);
         }"""
     )
+
+
+def test_a_tick_made_while_an_update_is_under_way_stays(new_page) -> None:
+    page = new_page()
+    steps.sign_in(page, "operator", "/operators/?view=all")
+    changed = re.compile(r"rev=[^&]*")
+    page.route(changed, lambda route: route.continue_(url=changed.sub("rev=", route.request.url)))
+    tick = page.get_by_role("main").get_by_role(
+        "checkbox", name="Select advanced-cluster-management"
+    )
+    button = page.get_by_role("button", name="Retry", exact=True)
+    expect(button).to_be_disabled()
+    with page.expect_response(lambda response: "rev=" in response.url) as answer:
+        tick.evaluate(
+            """box => {
+              box.closest("[data-live]").dispatchEvent(new CustomEvent("olm:changed"));
+              box.click();
+            }"""
+        )
+    assert answer.value.status == 200
+    page.wait_for_timeout(500)  # for a swap that must not be
+    expect(tick).to_be_checked()
+    expect(button).to_be_enabled()

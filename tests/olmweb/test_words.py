@@ -8,6 +8,19 @@ from tests.conftest import ROOT
 
 # Texts that made admins stop, each with the one that took its place.
 REPLACED = {
+    "comes along or must be there": "Dependencies",
+    "Reaches into the cluster": "Webhooks, APIServices and namespace",
+    "its author published": "Catalog entry as published",
+    "not there any more": "Not found",
+    "have no edge at all": "without any edge",
+    "each other in a ring": "in a cycle of replaces and skips",
+    '"If moved"': "Installed",
+    "retries by itself": "retries automatically",
+    "goes away by itself": "disappears automatically",
+    "goes on by itself": "continues automatically",
+    "belongs to nobody": "has no owner",
+    "lie in etcd": "are stored in etcd",
+    "PlatformOperator that asks for it": "the PlatformOperator",
     "feeds that it serves": "served resources watched",
     "In step with it": "Last synced",
     "feeds can't be read": "watched resources can't be read",

@@ -92,7 +92,7 @@ def test_a_member_without_its_object_and_a_disagreement_are_told(
     row = ClusterOperator.objects.get(aggregated=True)
     ClusterOperatorMember.objects.create(cluster_operator=row, name="ghost", reason="UnpackFailed")
     page = assert_page(reader.get(AGGREGATED))
-    assert "not there any more" in page.text
+    assert "Not found" in page.text
     assert "its message names ghost, installed according to the PlatformOperators" in page.text
 
 

@@ -177,6 +177,23 @@ def test_the_bell_counts_and_answers_nothing_while_unchanged(reader: Client, pro
     assert "2 unread" in reader.get(BELL, {"rev": rev}).content.decode()
 
 
+def test_the_answer_for_the_bell_has_the_badge_of_the_navigation(
+    reader: Client, prod: Cluster
+) -> None:
+    operator = make_operator(cluster=prod, name="etcd", health="Failed")
+    answer = reader.get(BELL)
+    badge = '<span id="attention" hx-swap-oob="true">'
+    assert badge in answer.content.decode()
+    assert "1 needs attention" in answer.content.decode()
+    rev = answer.context["rev"]
+    assert reader.get(BELL, {"rev": rev}).status_code == 204
+    operator.health = "Healthy"
+    operator.save()
+    mended = reader.get(BELL, {"rev": rev}).content.decode()
+    assert badge in mended
+    assert "attention</span>" not in mended
+
+
 def test_many_own_actions_that_finished_are_one_toast(
     reader: Client, prod: Cluster, bob: Any
 ) -> None:

@@ -75,7 +75,7 @@ def test_the_masthead_counts_what_needs_attention(reader: Client) -> None:
     cluster = make_cluster(name="prod")
     make_operator(cluster=cluster, name="a", health="Failed")
     make_operator(cluster=cluster, name="b", health="Healthy")
-    assert "1 need attention" in assert_page(reader.get("/activity/")).text
+    assert "1 needs attention" in assert_page(reader.get("/activity/")).text
 
 
 def test_a_silent_cluster_is_told_on_every_page_with_what_to_check(reader: Client) -> None:
