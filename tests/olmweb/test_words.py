@@ -10,10 +10,10 @@ from tests.conftest import ROOT
 REPLACED = {
     "comes along or must be there": "Dependencies",
     "Reaches into the cluster": "Webhooks, APIServices and namespace",
-    "its author published": "Catalog entry as published",
+    ">As its author published": "Catalog entry as published",
     "not there any more": "Not found",
     "have no edge at all": "without any edge",
-    "each other in a ring": "in a cycle of replaces and skips",
+    'replace or skip each other in a ring"': "in a cycle of replaces and skips",
     '"If moved"': "Installed",
     "retries by itself": "retries automatically",
     "goes away by itself": "disappears automatically",

@@ -22,7 +22,7 @@ FIELDS = ("title", "cause", "remedy", "retryable", "facts", "confidence", "note"
 
 
 class Command(BaseCommand):
-    help = "Says what a status message means: cause, remedy, and whether it goes away by itself."
+    help = "Says what a status message means: cause, remedy, and if it disappears automatically."
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:

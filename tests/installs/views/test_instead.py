@@ -81,7 +81,7 @@ def test_the_path_that_the_remedy_names_is_a_link_to_its_form(
 def test_why_it_is_to_be_deleted_stands_before_the_command(writer: Client, prod: Cluster) -> None:
     text = page_of(writer, make_failing(prod, "etcd", MODE)).text
     assert (
-        "Then delete the PlatformOperator that asks for it: as long as it fails, it keeps the "
+        "Then delete the PlatformOperator: as long as it fails, it keeps the "
         "ClusterOperator platform-operators-aggregated unavailable. "
         "kubectl delete platformoperator etcd"
     ) in text

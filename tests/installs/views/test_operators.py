@@ -404,7 +404,7 @@ def test_an_object_without_conditions_says_that_its_controller_is_silent(
 ) -> None:
     make_operator(cluster=prod, name="new", health="Installing", reason="")
     page = assert_page(reader.get(detail("new")))
-    assert "its controller has not spoken" in page.text
+    assert "its controller has not reported any" in page.text
 
 
 def test_an_open_action_is_linked(reader: Client, prod: Cluster) -> None:
