@@ -28,7 +28,13 @@ from installs.actions import record
 from installs.actions.events import record_actions
 from installs.actions.execute import finish
 from installs.actions.objects import DryRun
-from installs.actions.plan import Plan, paths_of, plan_install
+from installs.actions.plan import (
+    CatalogSources,
+    Plan,
+    paths_of,
+    plan_install,
+    read_catalog_sources,
+)
 from installs.methods.configuration import CONFIG
 from installs.models import Action, ActionBatch, Operator
 from olmweb.accounts.roles import AnyUser, person
@@ -99,6 +105,7 @@ class Selection:
 
     keys: Sequence[Key]
     packages: dict[Key, Package]
+    sources: CatalogSources  # with the names of their catalogs
 
     def on(self, cluster: Cluster, key: Key) -> Package | None:
         """The package that the key means on this cluster: from the catalog that it names, or
@@ -113,16 +120,16 @@ class Selection:
         """Catalog of a selected package on the cluster -> its install methods there."""
         packages = [self.on(cluster, key) for key in self.keys]
         catalogs = {package.catalog for package in packages if package is not None}
-        return {catalog: paths_of(cluster, catalog) for catalog in catalogs}
+        return {catalog: paths_of(cluster, catalog, sources=self.sources) for catalog in catalogs}
 
 
 def read_selection(keys: Sequence[Key]) -> Selection:
     rows = Package.objects.filter(
         name__in={key.package for key in keys}, catalog__slug__in={key.catalog for key in keys}
     ).select_related("catalog", "catalog__cluster")
-    return Selection(
-        keys, {Key(row.catalog.cluster_name, row.catalog.slug, row.name): row for row in rows}
-    )
+    packages = {Key(row.catalog.cluster_name, row.catalog.slug, row.name): row for row in rows}
+    sources = read_catalog_sources({row.catalog.name for row in packages.values()})
+    return Selection(keys, packages, sources)
 
 
 def target_clusters(

@@ -25,7 +25,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.verdicts.rules import RULES, Verdict
 from installs.actions.objects import WRITTEN, full_name
-from installs.actions.plan import paths_of, plan_install
+from installs.actions.plan import paths_of, plan_install, read_catalog_sources
 from installs.methods import METHODS
 from installs.models import AccessAnswer, Action, Operator
 from olmweb.accounts.roles import ACT, NOT_AN_OPERATOR, AnyUser, impersonation_for, may_act
@@ -63,9 +63,10 @@ class InstallOffer:
 def install_offer(user: AnyUser, catalog: Catalog, clusters: Sequence[Cluster]) -> InstallOffer:
     """The state of the Install button of the catalog's packages."""
     if catalog.cluster is None:
+        sources = read_catalog_sources({catalog.name})
         # A PlatformOperator takes what the cluster's own catalog has: no reason to offer this one.
         if not any(
-            set(paths_of(cluster, catalog)) - {InstallMethod.PLATFORM_OPERATOR}
+            set(paths_of(cluster, catalog, sources=sources)) - {InstallMethod.PLATFORM_OPERATOR}
             for cluster in clusters
         ):
             return InstallOffer(

@@ -3,11 +3,9 @@
 A plan holds exactly the steps that would be sent, their consequences, and the warnings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-from django.db.models import QuerySet
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
@@ -31,6 +29,7 @@ from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 
 CHANNELS_SHOWN = 10
+CatalogSources = frozenset[tuple[int, str, str]]  # id of the cluster, namespace, name
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +92,20 @@ def served_version(cluster: Cluster, kind: str) -> str:
 
 
 def paths_of(
-    cluster: Cluster, catalog: Catalog, rows: InstallRows | None = None
+    cluster: Cluster,
+    catalog: Catalog,
+    rows: InstallRows | None = None,
+    *,
+    sources: CatalogSources | None = None,
 ) -> list[InstallMethod]:
-    """The install methods for packages of this catalog on the cluster. No query with `rows`."""
+    """The install methods for packages of this catalog on the cluster. No query with `rows`, or
+    with `sources` (see `read_catalog_sources`)."""
     is_source = catalog.source_kind in (
         Catalog.SourceKind.CATALOG_SOURCE,
         Catalog.SourceKind.PACKAGE_MANIFEST,
     )
-    has_source = is_source or bool(
-        rows.catalog_source().name if rows else _sources_of(cluster, catalog).exists()
+    has_source = is_source or (
+        bool(rows.catalog_source().name) if rows else _has_source(cluster, catalog, sources)
     )
     fits = {
         InstallMethod.PLATFORM_OPERATOR: True,
@@ -360,7 +364,20 @@ def known_fields(cluster: Cluster, kind: str, version: str) -> frozenset[str] | 
     return fields_of(row.details.get("fields"), version) if row else None
 
 
-def _sources_of(cluster: Cluster, catalog: Catalog) -> QuerySet[Component]:
-    """CatalogSources of the cluster with this catalog's name, in its namespace if it has one."""
-    rows = Component.objects.filter(cluster=cluster, kind="CatalogSource", name=catalog.name)
-    return rows.filter(namespace=catalog.namespace) if catalog.namespace else rows
+def read_catalog_sources(names: Collection[str]) -> CatalogSources:
+    """The CatalogSources with these names; one query."""
+    rows = Component.objects.filter(kind="CatalogSource", name__in=names).order_by()
+    return frozenset(rows.values_list("cluster_id", "namespace", "name"))
+
+
+def _has_source(cluster: Cluster, catalog: Catalog, sources: CatalogSources | None) -> bool:
+    """Whether the cluster has a CatalogSource with this catalog's name, in its namespace if it has
+    one."""
+    if sources is None:
+        rows = Component.objects.filter(cluster=cluster, kind="CatalogSource", name=catalog.name)
+        return (rows.filter(namespace=catalog.namespace) if catalog.namespace else rows).exists()
+    return any(
+        (owner, name) == (cluster.pk, catalog.name)
+        and (not catalog.namespace or namespace == catalog.namespace)
+        for owner, namespace, name in sources
+    )

@@ -48,6 +48,10 @@ KINDS = ("ClusterServiceVersion", "OperatorCondition", "InstallPlan", "ClusterVe
 ComponentsByKey = dict[tuple[str, str, str], Component]  # (kind, namespace, name)
 
 _JSON_FIELDS = ("conditions", "details")
+_PACKAGE_FIELDS = (
+    *("name", "content_hash", "default_channel", "deprecated", "deprecation", "catalog__name"),
+    *("catalog__slug", "catalog__priority", "catalog__cluster__name"),
+)
 _ORDER = tuple(Weight)
 _TITLES = tuple(TITLES)
 
@@ -212,6 +216,7 @@ def _read_offers(operators: Collection[Operator], following: Catalog | None) -> 
     packages = list(
         rows.annotate(usable=ExpressionWrapper(usable, BooleanField()))
         .select_related("catalog__cluster")
+        .only(*_PACKAGE_FIELDS)
         .order_by("catalog__name")
     )
     chosen = _own_packages(operators, clusters, [row for row in packages if row.usable])
@@ -221,7 +226,7 @@ def _read_offers(operators: Collection[Operator], following: Catalog | None) -> 
         for package in packages
         if following is not None and package.catalog_id == following.pk
     }
-    offers = _fill({**wanted, **next_packages})
+    offers = _offered({**wanted, **next_packages})
     own = {pk: offers[package.pk] for pk, package in chosen.items()}
     return _Offers(own, {package.name: offers[pk] for pk, package in next_packages.items()})
 
@@ -255,6 +260,24 @@ def _own_packages(
         operator.pk: max(candidates, key=partial(rank, operator))
         for operator in operators
         if (candidates := packages.get((operator.cluster_id, operator.package)))
+    }
+
+
+def _offered(packages: Mapping[int, Package]) -> dict[int, OfferedPackage]:
+    """Each package with its content, by id; two queries.
+
+    Packages of one name and content hash, as clusters have them that follow one catalog, have the
+    same content: that of one is read.
+    """
+    first: dict[tuple[str, str | int], int] = {}
+    same = {
+        pk: first.setdefault((package.name, package.content_hash or pk), pk)
+        for pk, package in packages.items()
+    }
+    contents = _fill({pk: packages[pk] for pk in first.values()})
+    return {
+        pk: replace(contents[same[pk]], catalog=str(package.catalog))
+        for pk, package in packages.items()
     }
 
 

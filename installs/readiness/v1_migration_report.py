@@ -6,7 +6,11 @@ Reads rows for the rules of `installs.readiness.v1_migration`; used by the page 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
+
+from django.db.models import Exists, OuterRef
 
 from catalogs.contents.bundle_facts import ApiKind, Contents
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
@@ -27,6 +31,10 @@ from olmweb.kube.fields import texts
 from olmweb.models import Cluster
 
 KINDS = ("ClusterServiceVersion", "OperatorCondition", "OperatorGroup")
+_BUNDLE_FIELDS = (
+    *("name", "install_modes", "install_modes_known", "owned_api_services", "webhooks"),
+    *("required_packages", "constraint_count"),
+)
 _SUPPORTED = ("olm.package.required", "olm.gvk.required", "olm.constraint")
 Parts = Mapping[tuple[str, str], list[Component]]  # (kind, namespace)
 
@@ -146,17 +154,20 @@ def _bundles(
     """The installed bundles in any catalog that the cluster can use, and whether each requires
     APIs."""
     names = {operator.bundle for operator in operators if operator.bundle}
+    if not names or not clusters:
+        return {}
+    catalogs = Catalog.objects.filter(reduce(or_, map(usable_catalogs, clusters))).order_by()
+    rows = Bundle.objects.filter(name__in=names, package__catalog__in=catalogs.values("pk"))
+    required = BundleGVK.objects.filter(bundle=OuterRef("pk"), required=True)
     bundles: dict[tuple[int, str], tuple[Bundle, bool]] = {}
-    for cluster in clusters:
-        catalogs = Catalog.objects.filter(usable_catalogs(cluster)).values("pk")
-        rows = list(Bundle.objects.filter(name__in=names, package__catalog__in=catalogs))
-        needing = set(
-            BundleGVK.objects.filter(bundle__in=rows, required=True).values_list(
-                "bundle_id", flat=True
-            )
-        )
-        for row in rows:
-            bundles[cluster, row.name] = row, row.pk in needing
+    for row in (
+        rows.annotate(needing=Exists(required))
+        .select_related("package__catalog")
+        .only(*_BUNDLE_FIELDS, "package__catalog__cluster_id")
+    ):
+        own = row.package.catalog.cluster_id
+        for cluster in clusters if own is None else (own,):
+            bundles[cluster, row.name] = row, row.needing
     return bundles
 
 

@@ -13,7 +13,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from catalogs.models import Package
 from installs.actions import plan_changes, record
 from installs.actions.objects import CARRIES_MORE
-from installs.actions.plan import Plan, paths_of
+from installs.actions.plan import Plan, paths_of, read_catalog_sources
 from installs.diagnosis.approvals import Approval
 from installs.methods.configuration_fields import form_problems
 from installs.models import Action, Component, Operator
@@ -69,7 +69,12 @@ def targets_of(request: HttpRequest, package: Package) -> list[Cluster]:
     """The catalog's own cluster, or for a catalog without one every cluster that could take it."""
     if package.catalog.cluster is not None:
         return [package.catalog.cluster]
-    return [cluster for cluster in clusters(request) if paths_of(cluster, package.catalog)]
+    sources = read_catalog_sources({package.catalog.name})
+    return [
+        cluster
+        for cluster in clusters(request)
+        if paths_of(cluster, package.catalog, sources=sources)
+    ]
 
 
 def show_form(
