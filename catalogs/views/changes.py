@@ -48,7 +48,7 @@ from olmweb.web.pagination import paginate
 REVISIONS = 10  # on one page
 PREVIEW = 6  # packages of a revision in their list, besides those that concern somebody
 OVERVIEW = 10  # packages of each section while all sections are shown
-CONCERNED = 20  # the same, of packages whose changes affect an installation
+CONCERNED = 16  # the same, of packages whose changes affect an installation
 PACKAGES = 20  # of one section on its page
 PICKED = 50  # revisions to pick from
 PICKED_EACH = 10  # revisions of each catalog to pick from, for a comparison

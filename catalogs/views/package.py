@@ -25,6 +25,7 @@ from olmweb.web.pages import render_page
 from olmweb.web.pagination import paginate
 
 ROWS = 50  # of a table on one page
+SOURCES_SHOWN = 20  # in the menu
 
 
 @require_safe
@@ -50,6 +51,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "catalog": package_row.catalog,
         "status": presenters.catalog_status(package_row.catalog),
         "sources": sources,
+        "first_sources": _first_sources(package_row, sources),
         "one_catalog": len({(row.catalog.cluster_id, row.catalog.name) for row in sources}) == 1,
         "compare": _comparison(package_row, sources),
         "choice": choice,
@@ -74,6 +76,18 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     if tab in TAB_CONTEXT:
         context.update(TAB_CONTEXT[tab](package_row, choice, context))
     return render_page(request, "catalogs/package.html", context)
+
+
+def _first_sources(package: Package, sources: Sequence[Package]) -> list[Package]:
+    """The SOURCES_SHOWN sources of the menu, in their order: this one and those of its cluster
+    before others."""
+    cluster = package.catalog.cluster_id
+
+    def rank(source: Package) -> tuple[bool, bool]:
+        return (source.pk != package.pk, source.catalog.cluster_id != cluster)
+
+    first = {source.pk for source in sorted(sources, key=rank)[:SOURCES_SHOWN]}
+    return [source for source in sources if source.pk in first]
 
 
 def _comparison(package: Package, sources: Sequence[Package]) -> dict[str, str] | None:

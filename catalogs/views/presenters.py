@@ -61,6 +61,7 @@ VERDICT_TEXTS = {
     Verdict.NOT_INSTALLABLE.value: "Not by",
     Verdict.UNKNOWN.value: "Unknown by",
 }
+NAMES_SHOWN = 3  # of catalogs or clusters, in a tooltip
 KINDS_SHOWN = 3  # of those that a search asked for, on one card
 CAPABILITIES = (
     "Basic Install",
@@ -98,13 +99,11 @@ class FacetValue:
 
     def html(self) -> SafeString:
         """The list item. Made here, and by hand, because a page has hundreds of them."""
-        css = (" olm-facet__value--chosen" if self.chosen else "") + (
-            "" if self.count else " olm-facet__value--none"
-        )
+        css = "" if self.count else ' class="olm-muted"'
         current = ' aria-current="true"' if self.chosen else ""
         return SafeString(
-            f'<li><a class="olm-facet__value{css}" href="{escape(self.url)}"{current}>'
-            f"<span>{escape(self.label)}</span>"
+            f'<li><a href="{escape(self.url)}"{current}>'
+            f"<span{css}>{escape(self.label)}</span>"
             f"<b>{self.count}</b></a></li>"
         )
 
@@ -131,6 +130,14 @@ def verdict_words(verdicts: Iterable[MethodVerdict | StoredVerdict]) -> list[tup
         why = f": {title_of(row.rule)}" if row.verdict == Verdict.NOT_INSTALLABLE else ""
         by.setdefault(row.verdict, []).append(row.label + why)
     return [(verdict, ", ".join(by[verdict])) for verdict in VERDICT_TEXTS if verdict in by]
+
+
+def _first_names(names: Iterable[str]) -> str:
+    """The names, separated by commas: at most NAMES_SHOWN, and the number of the others."""
+    listed = list(names)
+    more = len(listed) - NAMES_SHOWN
+    text = ", ".join(listed[:NAMES_SHOWN])
+    return f"{text} and {more} more" if more > 0 else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +171,16 @@ class Card:
 
     @property
     def source_names(self) -> str:
-        """Every catalog that has it, for a tooltip."""
-        return ", ".join(
-            row.source if row.cluster == LOCAL else f"{row.source} on {row.cluster}"
-            for row in self.sources
+        """The first catalogs that have it, for a tooltip: `redhat-operators on prod`, or on how
+        many clusters."""
+        places: dict[tuple[str, bool], list[str]] = {}
+        for row in self.sources:
+            places.setdefault((row.source, row.cluster == LOCAL), []).append(row.cluster)
+        return _first_names(
+            source
+            if local
+            else f"{source} on {clusters[0] if len(clusters) == 1 else f'{len(clusters)} clusters'}"
+            for (source, local), clusters in places.items()
         )
 
     @property
@@ -182,8 +195,8 @@ class Card:
 
     @property
     def healths(self) -> dict[str, str]:
-        """Health -> names of the clusters that report it, in words."""
-        return {health: ", ".join(clusters) for health, clusters in self.installed.items()}
+        """Health -> names of the first clusters that report it, in words."""
+        return {health: _first_names(clusters) for health, clusters in self.installed.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,16 @@
-"""The status report: the state of some clusters for print and as Markdown, from stored rows."""
+"""The status report: the state of clusters for print and as Markdown, from stored rows.
 
+On a page a single cluster is shown in full, and several as a table in pages with the causes of all;
+the Markdown has every cluster in full.
+"""
+
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+
+from django.core.paginator import Page
 
 from catalogs.revisions.text import plain
 from installs.models import Health, InstallRequest, Transition
@@ -12,19 +19,25 @@ from installs.queries.changes import DIRECTIONS, changes_of_week, failure_histor
 from installs.queries.operators import CauseGroup
 from installs.queries.overview import (
     ClusterOverview,
+    ClusterRow,
     Waiting,
     by_need,
+    cluster_rows,
+    operators_to_approve,
     overview,
     shown_operators,
+    summaries,
     waiting,
 )
 from installs.readiness import Readiness, ReadinessRow, readiness
 from installs.readiness.request import verdict
 from olmweb.models import Cluster
+from olmweb.web.pagination import PAGE_SIZE, paginate
 
 OPERATORS_NAMED = 12  # of each cause
 BLOCKERS_SHOWN = 50  # of each cluster
 CHANGES_SHOWN = 50
+COMMON_CAUSES = 20  # of several clusters together
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +103,69 @@ class StatusReport:
     week: tuple[tuple[str, int], ...]
     changes: tuple[Transition, ...]
     more_changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommonCause:
+    """A cause of operators that need attention, and on how many clusters they are."""
+
+    title: str
+    operators: int
+    clusters: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClustersReport:
+    """The report of several clusters, with a page of them, worst first. `causes` have most
+    operators first; the rest is that of StatusReport."""
+
+    generated_at: datetime
+    page: Page[ClusterRow]
+    operators: int
+    attention: int
+    causes: tuple[CommonCause, ...]
+    more_causes: int
+    waiting: Waiting
+    week: tuple[tuple[str, int], ...]
+    changes: tuple[Transition, ...]
+    more_changes: int
+
+
+def clusters_report(
+    clusters: Sequence[Cluster],
+    requests: Sequence[InstallRequest],
+    now: datetime,
+    number: int,
+    notices: list[str],
+) -> ClustersReport:
+    """The page `number`; seven queries, however many clusters there are."""
+    entries, causes = summaries(clusters)
+    table = paginate(entries, number, PAGE_SIZE, notices)
+    table.object_list = cluster_rows(list(table), causes)
+    operators: Counter[str] = Counter()
+    on: Counter[str] = Counter()
+    for of_cluster in causes.values():
+        for count, title in of_cluster:
+            operators[title] += count
+            on[title] += 1
+    counts, changes = changes_of_week(clusters)
+    return ClustersReport(
+        generated_at=now.astimezone(UTC),
+        page=table,
+        operators=sum(entry.counts.total for entry in entries),
+        attention=sum(entry.counts.attention for entry in entries),
+        causes=tuple(
+            CommonCause(title, count, on[title])
+            for title, count in operators.most_common(COMMON_CAUSES)
+        ),
+        more_causes=max(0, len(operators) - COMMON_CAUSES),
+        waiting=waiting(
+            entries, operators_to_approve(clusters), requests, failure_history(clusters)
+        ),
+        week=tuple((words, counts[name]) for name, words in DIRECTIONS.items()),
+        changes=changes[:PAGE_SIZE],
+        more_changes=max(0, len(changes) - PAGE_SIZE),
+    )
 
 
 def status_report(

@@ -70,6 +70,8 @@ def audit_page(request: HttpRequest) -> HttpResponse:
     }
     if catalogs:
         query = read_query_string(request, catalogs, notices)
+        clusters_offered = (None, query.catalog.cluster_id, query.cluster and query.cluster.pk)
+        context["catalogs"] = [row for row in catalogs if row.cluster_id in clusters_offered]
         context |= _context(request, query, notices)
     return render_page(request, "installs/audit.html", context)
 
@@ -92,6 +94,9 @@ def read_query_string(
     catalog = _catalog(values["catalog"], catalogs, notices)
     by_name = {cluster.name: cluster for cluster in clusters(request)}
     name = values["cluster"] or (catalog.cluster.name if catalog.cluster else ALONE)
+    if catalog.cluster and name in by_name:  # a cluster has verdicts of its own catalogs
+        own = (by_name[name].pk, catalog.slug)
+        catalog = next((row for row in catalogs if (row.cluster_id, row.slug) == own), catalog)
     if name != ALONE and name not in by_name:
         notices.append(f"There is no cluster “{name[:60]}”: verdicts are those without a cluster.")
     return AuditQuery(

@@ -13,8 +13,8 @@ from django.views.decorators.http import require_safe
 from catalogs.queries import read_catalogs
 from installs.actions.requests import waiting_for
 from installs.models import CRDState, Operator
-from installs.presenters.diagnosis import remedy_steps
-from installs.presenters.status_report import as_markdown, status_report
+from installs.presenters.diagnosis import RemedyStep, remedy_steps
+from installs.presenters.status_report import as_markdown, clusters_report, status_report
 from installs.queries import crds
 from installs.queries import overview as queries
 from installs.queries.changes import FailureHistory, Trend, failure_history, recent, trend
@@ -165,11 +165,18 @@ def _silence_shown(entries: Sequence[queries.ClusterSummary], *, several: bool) 
 
 @require_safe
 def report(request: HttpRequest) -> HttpResponse:
-    """The status report of the chosen cluster or of all, for print or as Markdown."""
+    """The status report of the chosen cluster or of all, for print or as Markdown. A page shows one
+    cluster in full and several as a table."""
     chosen = ReportForm.read(request.GET)
     wanted = chosen["cluster"]
     shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
-    content = status_report(shown, waiting_for(request.user, shown), timezone.now())
+    requests, now = waiting_for(request.user, shown), timezone.now()
+    notices: list[str] = []
+    if len(shown) > 1 and not chosen["format"]:
+        table = clusters_report(shown, requests, now, read_page(request.GET, notices), notices)
+        context = {"report": table, "page": table.page, "notices": notices}
+        return render_page(request, "installs/report.html", context)
+    content = status_report(shown, requests, now)
     if chosen["format"]:
         response = HttpResponse(as_markdown(content), content_type="text/markdown; charset=utf-8")
         response["Content-Disposition"] = 'attachment; filename="status-report.md"'
@@ -243,9 +250,7 @@ def crd_list(request: HttpRequest) -> HttpResponse:
         "page": page,
         "notices": notices,
         "table": table,
-        "rows": [
-            (crd, remedy_steps(crd.finding.remedy) if crd.finding else []) for crd in crd_rows
-        ],
+        "rows": _with_remedies(crd_rows),
         "total": page.paginator.count,
         "chosen": chosen,
         "show": show,
@@ -253,6 +258,21 @@ def crd_list(request: HttpRequest) -> HttpResponse:
         "unread": [cluster.name for cluster in clusters(request) if not _is_read(cluster.kinds)],
     }
     return render_live(request, "installs/crds.html", context, token=token, topics=("clusters",))
+
+
+def _with_remedies(
+    rows: Sequence[crds.OwnedCRD],
+) -> list[tuple[crds.OwnedCRD, list[RemedyStep], crds.OwnedCRD | None]]:
+    """Each row with the steps of its remedy, or with the row above it that has the same ones: the
+    same CRD of several clusters."""
+    first: dict[tuple[str, ...], crds.OwnedCRD] = {}
+    shown = []
+    for row in rows:
+        remedy = tuple(row.finding.remedy) if row.finding else ()
+        above = first.setdefault(remedy, row) if remedy else row
+        steps = remedy_steps(remedy) if above is row else []
+        shown.append((row, steps, None if above is row else above))
+    return shown
 
 
 @require_safe

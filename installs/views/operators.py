@@ -71,7 +71,7 @@ from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
 
 SPANS_SHOWN = 6
-CHANGED_CLUSTERS = 4  # of a cause, with a button each
+CHANGED_CLUSTERS = 2  # of a cause, with a button each
 CHANGE_WORDS = {  # the count and the kind; plural by an s at the end
     BulkChange.MIGRATE: "Migrate {0} to Subscription",
     BulkChange.RETRY: "Retry {0} {1}",

@@ -118,6 +118,10 @@ ALERT_ICONS = {
 }
 _NO_TIME = SafeString('<span class="olm-none">–</span>')
 _TEXT_BEGINS = "\0"
+_COPY = (
+    '<button type="button" class="pf-v6-c-button pf-m-plain pf-m-small olm-copy" data-copy{}'
+    ' aria-label="Copy {}" title="Copy">{}</button>'
+)
 _ICON_NAME = re.compile(r"[a-z-]+")
 
 
@@ -160,11 +164,11 @@ def icon(name: str, label: str = "") -> SafeString:
 
 @lru_cache(maxsize=1024)
 def label(words: str, name: str, css: str, title: str = "") -> SafeString:
-    """A PatternFly label: icon and words; `title` is its tooltip."""
+    """A PatternFly label: icon and words, without elements of their own, as a list has dozens of
+    labels; `title` is its tooltip."""
     return format_html(
         '<span class="pf-v6-c-label pf-m-compact olm-label {}"{}>'
-        '<span class="pf-v6-c-label__content"><span class="pf-v6-c-label__icon">{}</span>'
-        '<span class="pf-v6-c-label__text">{}</span></span></span>',
+        '<span class="pf-v6-c-label__content">{}{}</span></span>',
         css,
         format_html(' title="{}"', title) if title else "",
         icon(name),
@@ -263,13 +267,17 @@ def copy(text: str, what: str = "") -> SafeString:
     if not text:
         return SafeString("")
     return format_html(
-        '<button type="button" class="pf-v6-c-button pf-m-plain pf-m-small olm-copy" data-copy="{}"'
-        ' aria-label="Copy {}" title="Copy">{}{}</button>',
-        text,
+        _COPY,
+        format_html('="{}"', text),
         what or text[:80],
         icon("copy"),
-        icon("check"),
     )
+
+
+@register.simple_tag
+def copy_beside(what: str) -> SafeString:
+    """As `copy`, for the text or element right before the button: a list has the text once."""
+    return format_html(_COPY, "", what, icon("copy"))
 
 
 @register.inclusion_tag("_breadcrumbs.html")
@@ -302,11 +310,10 @@ def row_menu(id: int, name: str, entries: Mapping[str, str]) -> SafeString:
     """The menu of a row of a table: words -> address. `name` is that of the row, for screen
     readers. Built here and not by a template, as every row of a list has a menu."""
     return format_html(
-        '<details class="olm-menu" id="menu-{}"><summary aria-label="Actions for {}">{}</summary>'
+        '<details class="olm-menu" id="menu-{}"><summary aria-label="Actions for {}">⋮</summary>'
         '<ul class="olm-menu-list olm-menu-end">{}</ul></details>',
         id,
         name,
-        icon("kebab"),
         format_html_join(
             "", '<li><a href="{}">{}</a></li>', ((url, words) for words, url in entries.items())
         ),

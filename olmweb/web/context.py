@@ -18,6 +18,7 @@ from olmweb.models import CLUSTER_STATES, Cluster
 from olmweb.web.preferences import html_classes, preferences_of
 
 MENU_CLUSTERS = 12  # in the menu of every page
+MENU_WORST = 5  # of more clusters than that
 
 
 def clusters(request: HttpRequest) -> list[Cluster]:
@@ -69,7 +70,7 @@ def _menu(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     if len(rows) <= MENU_CLUSTERS:
         return rows
     worst = sorted(rows, key=lambda row: (CLUSTER_STATES.index(row["state"]), -row["attention"]))
-    return worst[:MENU_CLUSTERS]
+    return worst[:MENU_WORST]
 
 
 def _states(rows: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:

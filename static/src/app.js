@@ -40,9 +40,14 @@ function toggleNav(button) {
   if (open) sidebar.querySelector("a").focus();
 }
 
+function showIcon(button, name) {
+  const use = button.querySelector("use");
+  use?.setAttribute("href", use.getAttribute("href").replace(/\w+$/, name));
+}
+
 async function copy(button) {
   const from = button.dataset.copyFrom && document.getElementById(button.dataset.copyFrom);
-  const text = from ? from.textContent : button.dataset.copy;
+  const text = button.dataset.copy || (from || button.previousSibling).textContent;
   let done = true;
   try {
     await navigator.clipboard.writeText(text);
@@ -57,9 +62,11 @@ async function copy(button) {
     area.remove();
     button.focus();
   }
-  button.classList.toggle("olm-copied", done);
-  say(done ? "Copied" : "Copying is not allowed here");
-  setTimeout(() => button.classList.remove("olm-copied"), 2000);
+  say(done ? "Copied" : "Copying is not allowed");
+  if (done) {
+    showIcon(button, "check");
+    setTimeout(showIcon, 2000, button, "copy");
+  }
 }
 
 function say(text) {

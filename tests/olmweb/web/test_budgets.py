@@ -1,4 +1,4 @@
-"""The budgets of every page, on the cluster of the demo: queries and bytes of HTML.
+"""The budgets of every page, with the cluster of the demo and with fifty: queries, bytes of HTML.
 
 The cluster has 84 operators, and 87 packages in its catalogs.
 """
@@ -25,18 +25,21 @@ from tests.conftest import ROOT
 from tests.e2e.screenshots import ACCOUNT_PAGES
 from tests.e2e.screenshots import PAGES as READ_PAGES
 from tests.factories import make_crd
+from tests.worlds.many_clusters import copy_cluster
 from tests.worlds.operators import make_action
 
 pytestmark = pytest.mark.django_db
 MAX_QUERIES, MAX_BYTES = 12, 60_000
-MAX_ASSETS = 45_000  # bytes of CSS and JavaScript, compressed
+MAX_ASSETS = 45_500  # bytes of CSS and JavaScript, compressed
 # Pages that need more queries than that; never more than these.
 QUERIES = {
     "overview": 13,  # one names the operators that block the next minor version
     "report": 18,  # overview and readiness together
+    "export": 14,  # orders the install methods by what can work
     "operator-failed": 20,  # looks for another install method of the package
 }
 BYTES = {"api-docs": 220_000}  # every endpoint of the REST API
+CLUSTERS = 50
 # Names of routes that answer with a file, a fragment, a redirect, or to a POST.
 NOT_PAGES = {
     *("all-changes-feed", "bell", "cancel", "changes-feed", "columns", "events", "export-file"),
@@ -123,8 +126,23 @@ def measured(client: Client, path: str) -> tuple[int, int]:
 def test_every_page_keeps_to_its_queries_and_bytes(
     client: Client, cluster: Cluster, alice: Any, olivia: Any
 ) -> None:
-    made = pages_of_records(cluster, olivia)
-    pages = READ_PAGES | ACCOUNT_PAGES | made
+    pages = READ_PAGES | ACCOUNT_PAGES | pages_of_records(cluster, olivia)
+    assert not over_budget(client, pages, alice, olivia)
+    shown = {resolve(path.partition("?")[0]).url_name for path in pages.values()}
+    assert shown >= page_names(), f"without a budget: {page_names() - shown}"
+
+
+def test_every_page_keeps_to_them_with_fifty_clusters(
+    client: Client, cluster: Cluster, alice: Any, olivia: Any
+) -> None:
+    copy_cluster(cluster, CLUSTERS - 1)
+    assert Operator.objects.count() >= 84 * CLUSTERS
+    pages = READ_PAGES | ACCOUNT_PAGES | pages_of_records(cluster, olivia)
+    assert not over_budget(client, pages, alice, olivia)
+
+
+def over_budget(client: Client, pages: dict[str, str], alice: Any, olivia: Any) -> dict[str, str]:
+    """Name -> what the page takes, of those that take more than they may."""
     admins = {"catalog-new", "catalog-edit", "catalog-delete"}
     over = {}
     for name, path in pages.items():
@@ -134,9 +152,7 @@ def test_every_page_keeps_to_its_queries_and_bytes(
         queries, size = measured(client, path)
         if queries > QUERIES.get(name, MAX_QUERIES) or size > BYTES.get(name, MAX_BYTES):
             over[name] = f"{queries} queries, {size} bytes"
-    assert not over
-    shown = {resolve(path.partition("?")[0]).url_name for path in pages.values()}
-    assert shown >= page_names(), f"without a budget: {page_names() - shown}"
+    return over
 
 
 def page_names() -> set[str]:
