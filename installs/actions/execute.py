@@ -28,6 +28,7 @@ from installs.actions.objects import (
     kept_config,
     other_config,
     remake_problem,
+    remove_others,
     version_of,
 )
 from installs.diagnosis.approvals import listing
@@ -138,10 +139,13 @@ def _change(action: Action, client: KubeClient) -> bool:
                 code="already-so",
             )
             return True
-        if action.verb == Action.Verb.CONFIGURE and (kept := _kept_config(action, client)):
+        if kept := _kept_config(action, client):
             finish(action, Action.State.REFUSED, kept.message, code=kept.code, hint=kept.hint)
             return True
         _mark_sent(action)
+    configures = action.verb == Action.Verb.CONFIGURE
+    if there and configures and action.force and other_config(there, main.manifest):
+        remove_others(client, main, there, impersonation(action))
     applied = apply_step(client, main, impersonation(action), force=action.force)
     action.object_generation = number(applied, "metadata", "generation")
     _mark_applied(action, uid_of(applied))
@@ -158,7 +162,10 @@ def _is_so(action: Action, there: dict[str, Any]) -> bool:
 
 
 def _kept_config(action: Action, client: KubeClient) -> DryRun | None:
-    """The refusal of a configuration that another manager has added fields to since its review."""
+    """The refusal of a configuration that another manager has added fields to since its review,
+    unless their removal is confirmed."""
+    if action.verb != Action.Verb.CONFIGURE or action.force:
+        return None
     as_user = impersonation(action)
     applied = apply_step(client, action.main, as_user, dry_run=True, force=action.force)
     return kept_config(applied, action.main)

@@ -208,18 +208,53 @@ def other_config(there: Manifest, manifest: Manifest) -> list[str]:
     Lists count as one value: server-side apply replaces them as a whole, and the API server fills
     in defaults in their items only.
     """
-    return list(_others(dig(there, "spec", "config"), dig(manifest, "spec", "config"), _CONFIG))
+    return [".".join((_CONFIG, *path)) for path in _other_paths(there, manifest)]
 
 
-def _others(there: Any, wanted: Any, path: str) -> Iterator[str]:
+def _other_paths(there: Manifest, manifest: Manifest) -> list[tuple[str, ...]]:
+    return list(_others(dig(there, "spec", "config"), dig(manifest, "spec", "config"), ()))
+
+
+def _others(there: Any, wanted: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if not isinstance(there, Mapping):
         return
     mine = wanted if isinstance(wanted, Mapping) else {}
     for name, value in there.items():
         if name in mine:
-            yield from _others(value, mine[name], f"{path}.{name}")
+            yield from _others(value, mine[name], (*path, name))
         elif value != {}:
-            yield f"{path}.{name}"
+            yield (*path, name)
+
+
+def remove_others(
+    client: KubeClient,
+    step: Apply,
+    there: Manifest,
+    as_user: Impersonation | None,
+    *,
+    dry_run: bool = False,
+) -> Manifest:
+    """Removes what the object `there` has in `spec.config` and the manifest has not, whoever owns
+    it; returns the object. Raises as KubeClient.merge."""
+    config: dict[str, Any] = {}
+    for path in _other_paths(there, step.manifest):
+        inner = config
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[path[-1]] = None
+    has_config = bool(dig(step.manifest, "spec", "config"))
+    return client.merge(
+        WRITTEN[step.kind],
+        step.version,
+        step.name,
+        {
+            "metadata": {"uid": dig(there, "metadata", "uid")},
+            "spec": {"config": config if has_config else None},
+        },
+        namespace=step.namespace,
+        dry_run=dry_run,
+        as_user=as_user,
+    )
 
 
 def kept_config(applied: Manifest, step: Apply) -> "DryRun | None":
@@ -236,8 +271,8 @@ def kept_config(applied: Manifest, step: Apply) -> "DryRun | None":
         False,
         f"{listing(paths[:10])} of {step.label} {words}.",
         CONFIG_KEPT,
-        "Keep what it sets in the configuration, or remove it where it is managed, such as with "
-        f"kubectl edit {step.kind.lower()} {step.name}{where}.",
+        "Keep what it sets in the configuration, remove it where it is managed, such as with "
+        f"kubectl edit {step.kind.lower()} {step.name}{where}, or confirm that OLM Web removes it.",
     )
 
 

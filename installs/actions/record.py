@@ -32,6 +32,7 @@ from installs.actions.objects import (
     kept_config,
     may_write,
     remake_problem,
+    remove_others,
 )
 from installs.actions.plan import Plan
 from installs.models import Action, ActionBatch, ActionKey, AllowRule
@@ -119,7 +120,10 @@ def _try_config(
     """The result for another `spec.config` of an object, with what changes."""
     applied = apply_step(client, step, as_user, dry_run=True, force=plan.force)
     if refused := kept_config(applied, step):
-        return refused
+        if not plan.force:
+            return refused
+        remove_others(client, step, applied, as_user, dry_run=True)
+        applied = step.manifest
     try:
         there = client.get(
             WRITTEN[step.kind], step.version, step.name, step.namespace, as_user=as_user

@@ -333,18 +333,20 @@ class KubeClient:
         name: str,
         patch: dict[str, Any],
         *,
+        namespace: str = "",
         dry_run: bool = False,
         as_user: Impersonation | None = None,
     ) -> dict[str, Any]:
-        """Sends a merge patch (RFC 7386) for a cluster-scoped object; returns the object.
+        """Sends a merge patch (RFC 7386) for one object; returns the object.
 
         Unlike `apply`, it also removes fields of other managers: those that are null in `patch`.
-        Raises NotFound, and Invalid with `causes` per field.
+        Raises NotFound, Invalid with `causes` per field, and Conflict if `metadata.uid` of the
+        patch is not the object's.
         """
         return self._send(
             Call(
                 "PATCH",
-                resource.path(version, "", name),
+                resource.path(version, namespace, name),
                 (("fieldManager", "olmweb"), *((("dryRun", "All"),) if dry_run else ())),
                 body=msgspec.json.encode(patch),
                 headers=(*_JSON, ("Content-Type", "application/merge-patch+json")),

@@ -200,10 +200,10 @@ def test_a_configuration_and_its_changes_reach_the_deployment_of_the_operator(
             "tolerations": spec.get("tolerations") or [],
         }
 
-    def edit(config: dict[str, Any]) -> Action:
+    def edit(config: dict[str, Any], *, take: bool = False) -> Action:
         assert not sync_cluster(cluster).error
         row = Operator.objects.select_related("cluster").get(namespace=namespace, name=name)
-        return send(plan_configure(row, config))
+        return send(plan_configure(row, config, take=take))
 
     whole = {
         "env": [{"name": "LEVEL", "value": "debug"}],
@@ -232,5 +232,12 @@ def test_a_configuration_and_its_changes_reach_the_deployment_of_the_operator(
         pause=1,
     )
     assert edit({}).state == "succeeded"
+    assert "config" not in olm.subscription(namespace, name)["spec"]
+    by_hand = {"env": [{"name": "MODE", "value": "by-hand"}], "annotations": {"x.y/z": "1"}}
+    olm.kubectl.merge(olm.subscription(namespace, name), {"spec": {"config": by_hand}})
+    wait_until(lambda: pod()["env"] == by_hand["env"], "the change by hand", SECONDS, pause=1)
+    row = Operator.objects.select_related("cluster").get(namespace=namespace, name=name)
+    assert dry_run(plan_configure(row, {}), olivia).code == "config-kept"
+    assert edit({}, take=True).state == "succeeded"
     assert "config" not in olm.subscription(namespace, name)["spec"]
     wait_until(lambda: not any(pod().values()), "the Deployment of the bundle", SECONDS, pause=1)

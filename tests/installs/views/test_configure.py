@@ -149,9 +149,6 @@ def test_a_configuration_of_another_manager_is_loaded_and_taken_over_on_confirma
     assert conflict.status_code == 422
     assert conflict.context["dry_run"].code == "conflict"
     assert 'name="take"' in conflict.content.decode()
-    kept = writer.post(FORM, VALUES | {"step": "review", "take": "yes"}).context["dry_run"]
-    assert (kept.ok, kept.code) == (False, "config-kept")
-    assert kept.message.startswith("spec.config.annotations of Subscription brand-new/3scale")
     values = VALUES | {"config_more": "annotations: {x: y}", "take": "yes"}
     reviewed = writer.post(FORM, values | {"step": "review"})
     assert reviewed.context["dry_run"].ok, reviewed.context["dry_run"]
@@ -214,3 +211,43 @@ def test_a_remedy_that_names_the_field_leads_to_the_form(
     steps = [step for step in remedy_steps(finding.remedy, links) if step.links]
     assert [link.url for link in steps[0].links] == [FORM]
     assert remedy_links(AnonymousUser(), operator, finding, configurable=True) == []
+
+
+def test_a_field_of_another_manager_is_removed_on_confirmation(
+    writer: Client, sandbox: Sandbox, operator: Operator, olivia: User
+) -> None:
+    before = there(sandbox)["config"]
+    manifest = {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "Subscription",
+        "metadata": {"name": PACKAGE, "namespace": NAMESPACE},
+        "spec": {"config": {"annotations": {"x.y/z": "1"}}},
+    }
+    with client_for(operator.cluster) as client:
+        client.apply(SUBSCRIPTIONS, "v1alpha1", manifest, field_manager="terminal")
+    plan = plan_configure(row(), before)
+    late = request(plan, olivia)
+    values = {
+        "config_env": "LOG_LEVEL=debug",
+        "config_node_selector": "node-role.kubernetes.io/infra=",
+        "config_limits_memory": "512Mi",
+        "step": "review",
+    }
+    refused = writer.post(FORM, values)
+    kept = refused.context["dry_run"]
+    assert (kept.ok, kept.code) == (False, "config-kept")
+    assert kept.message == (
+        f"spec.config.annotations of Subscription {NAMESPACE}/{PACKAGE} was set by another manager,"
+        " so it would stay."
+    )
+    assert 'name="take"' in refused.content.decode()
+    late = carry_out(late)
+    assert (late.state, late.outcome_code) == ("refused", "config-kept")
+    reviewed = writer.post(FORM, values | {"take": "yes"}).context["dry_run"]
+    assert reviewed.ok, reviewed
+    changed = [line for line in reviewed.changes if line[0] != " "]
+    assert changed == ["-  annotations:", "-    x.y/z: '1'"]
+    assert there(sandbox)["config"] == before | {"annotations": {"x.y/z": "1"}}, "a dry run"
+    action = carry_out(request(plan_configure(row(), before, take=True), olivia))
+    assert action.state == "succeeded", action.outcome
+    assert there(sandbox)["config"] == before
