@@ -351,7 +351,7 @@ def render(entry: KnowledgeEntry, facts: dict[str, str], names: Mapping[str, str
         id=entry.id,
         title=entry.title,
         cause_template=(variant and variant.cause) or entry.cause,
-        remedy_templates=(variant or entry).remedy,
+        remedy_templates=_with_openshift((variant or entry).remedy),
         retryable=entry.retryable,
         facts=facts,
         confidence=_CONFIDENCE[entry.verified],
@@ -532,6 +532,32 @@ SUBJECT_NAMES = ("name", "namespace", "kind", "package")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _SENTENCE_LIMIT = 200
+# The namespace of OLM v1 in upstream's manifests, which commands name, and OpenShift's two by the
+# word of the command that tells them apart (deploy/helm/olmweb/values.yaml has the same names).
+_UPSTREAM = "olmv1-system"
+_OPENSHIFT = {
+    "catalogd": "openshift-catalogd",
+    "operator-controller": "openshift-operator-controller",
+}
+
+
+@cache
+def _with_openshift(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """The steps of a remedy, after the commands in upstream's namespace of OLM v1 with OpenShift's
+    name of it."""
+    at = [number for number, step in enumerate(steps) if step[:2] == "$ " and _UPSTREAM in step]
+    if not at:
+        return steps
+    words = " ".join(steps[number] for number in at)
+    named = [word for word in _OPENSHIFT if word in words] or list(_OPENSHIFT)
+    if len(named) == 1:
+        sentence = f"On OpenShift use -n {_OPENSHIFT[named[0]]}."
+    else:
+        options = " and ".join(f"-n {_OPENSHIFT[word]} for {word}" for word in named)
+        sentence = f"On OpenShift use {options}."
+    return (*steps[: at[-1] + 1], sentence, *steps[at[-1] + 1 :])
+
+
 # The option is left out for objects without a namespace.
 _NAMESPACE_OPTION = re.compile(r" -n \{(object_namespace|namespace)\}")
 

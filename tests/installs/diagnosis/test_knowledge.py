@@ -20,6 +20,7 @@ from installs.diagnosis.knowledge import (
     is_command,
     knowledge,
     plain_remedy,
+    render,
 )
 
 # Samples that a more precise entry rightly takes, directly or inside a wrapper.
@@ -405,3 +406,21 @@ def test_the_note_about_a_failed_installplan_says_that_it_stays_failed() -> None
     )
     assert stored is not None
     assert stored.note == failed.note
+
+
+def test_commands_in_the_namespace_of_olm_v1_are_followed_by_those_of_openshift() -> None:
+    """Upstream's manifests have one namespace, OpenShift has two."""
+    seen = set()
+    for entry in knowledge():
+        remedy = render(entry, {}, {}).remedy
+        commands = [number for number, step in enumerate(remedy) if "-n olmv1-system" in step]
+        if not commands or not is_command(remedy[commands[-1]]):
+            continue
+        sentence = remedy[commands[-1] + 1]
+        assert sentence.startswith("On OpenShift use -n "), entry.id
+        words = " ".join(remedy[number] for number in commands)
+        for component in ("catalogd", "operator-controller"):
+            if component in words:
+                assert f"openshift-{component}" in sentence, entry.id
+        seen.add(sentence)
+    assert len(seen) == 3
