@@ -26,6 +26,7 @@ from catalogs.models import (
 )
 from catalogs.revisions.differences import FATE_LABELS
 from catalogs.sources.access_methods import FAILED, IMPOSSIBLE, UNTRIED, USED
+from catalogs.sources.connection import Reason
 from catalogs.verdicts import catalog_inspection
 from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import StoredVerdict
@@ -44,6 +45,9 @@ SourceKind = Annotated[str, OneOf(tuple(Catalog.SourceKind.values), "SourceKind"
 CatalogState = Annotated[str, OneOf(tuple(Catalog.State.values), "CatalogState")]
 Availability = Annotated[str, OneOf(("Available", Catalog.UNAVAILABLE), "Availability")]
 AccessMethodState = Annotated[str, OneOf((USED, FAILED, IMPOSSIBLE, UNTRIED), "AccessMethodState")]
+ConnectFailureReason = Annotated[
+    str, OneOf(("", *(str(reason) for reason in Reason)), "ConnectFailureReason")
+]
 ImageInspectionState = Annotated[str, OneOf(catalog_inspection.STATES, "ImageInspectionState")]
 BundleInspectionState = Annotated[
     str, OneOf(tuple(BundleInspection.State.values), "BundleInspectionState")
@@ -128,11 +132,13 @@ class ImageInspectionRow:
 
 @dataclass(frozen=True, slots=True)
 class AccessMethodRow:
-    """One of the ways to read a catalog: `message` is why it is not used."""
+    """One of the ways to read a catalog: `message` is why it is not used; `reason` why its server
+    could not be reached, empty for another cause."""
 
     name: str
     state: AccessMethodState
     message: str
+    reason: ConnectFailureReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +418,7 @@ def catalog_detail(catalog: Catalog, *, revisions: int) -> CatalogDetail:
         **shallow(catalog_row(catalog)),
         source=catalog.source,
         access_methods=[
-            AccessMethodRow(row["way"], own_value(row["state"]), row["why"])
+            AccessMethodRow(row["way"], own_value(row["state"]), row["why"], row.get("reason", ""))
             for row in catalog.access_methods
         ],
         conditions=catalog.conditions,

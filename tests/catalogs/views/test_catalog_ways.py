@@ -8,6 +8,7 @@ pytestmark = pytest.mark.django_db
 
 WAYS = [
     {"way": "image", "state": "not possible", "why": "no pull credentials for registry.example"},
+    {"way": "catalogd", "state": "failed", "why": "no answer", "reason": "connection-refused"},
     {"way": "gRPC by port-forward", "state": "used", "why": ""},
     {"way": "PackageManifest", "state": "not tried", "why": ""},
 ]
@@ -47,7 +48,12 @@ def test_rest_tells_the_way_and_whether_the_blobs_are_the_authors(client, bob, c
         "olm",
     )
     assert told["access_methods"] == [
-        {"name": row["way"], "state": row["state"].replace(" ", "-"), "message": row["why"]}
+        {
+            "name": row["way"],
+            "state": row["state"].replace(" ", "-"),
+            "message": row["why"],
+            "reason": row.get("reason", ""),
+        }
         for row in WAYS
     ]
     rows = client.get("/api/v1/catalogs").json()["items"]
