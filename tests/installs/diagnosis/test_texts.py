@@ -20,7 +20,13 @@ def _cases() -> list[Case]:
     lines = Path(__file__).with_name("texts.tsv").read_text(encoding="utf-8").splitlines()
     cells = [line.split("\t") for line in lines if line and not line.startswith("#")]
     return [
-        Case(kind, type, message, says.split("|"), [words for words in omits.split("|") if words])
+        Case(
+            kind,
+            type,
+            message.replace("\\n", "\n"),
+            says.split("|"),
+            [words for words in omits.split("|") if words],
+        )
         for kind, type, message, says, omits in cells
     ]
 
