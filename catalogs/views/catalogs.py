@@ -132,7 +132,10 @@ def catalog_list(request: HttpRequest) -> HttpResponse:
     lines = table.arrange(_lines(catalogs, standings))
     notices: list[str] = []
     page = paginate(lines, read_page(request.GET, notices), PAGE_SIZE, notices)
-    statuses = [entry[:2] for line in lines for entry in line.entries]
+    by_catalog = (
+        [entry[:2] for entry in line.entries if entry[1].tone in ("danger", "warning")]
+        for line in lines
+    )
     context = {
         "rev": rev,
         "topics": ("catalogs", "syncs", "clusters"),
@@ -141,7 +144,7 @@ def catalog_list(request: HttpRequest) -> HttpResponse:
         "page": page,
         "total": len(lines),
         "packages": queries.count_packages(),
-        "troubled": [row for row in statuses if row[1].tone in ("danger", "warning")],
+        "troubled": [entries[0] for entries in by_catalog if entries],
     }
     return render_page(request, "catalogs/catalog_list.html", context, partial="rows")
 

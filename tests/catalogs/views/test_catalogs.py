@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 from django.test import Client
 from django.utils import timezone
 
-from catalogs.models import CatalogChange, CatalogRevision
+from catalogs.models import Catalog, CatalogChange, CatalogRevision
 from catalogs.views.problems import ROWS
 from olmweb.models import SyncRun
 from tests.factories import (
@@ -297,3 +297,22 @@ def test_a_sync_is_started_by_post_with_a_token_only(alice, catalog):
     strict.force_login(alice)
     assert strict.get(f"{URL}/sync").status_code == 405
     assert strict.post(f"{URL}/sync").status_code == 403
+
+
+def test_a_catalog_with_two_access_methods_needs_attention_once(reader):
+    cluster = make_cluster()
+    for kind, namespace in (
+        (Catalog.SourceKind.CLUSTER_CATALOG, ""),
+        (Catalog.SourceKind.CATALOG_SOURCE, "marketplace"),
+    ):
+        make_catalog(
+            name="community",
+            cluster=cluster,
+            source_kind=kind,
+            namespace=namespace,
+            slug=f"{namespace}.community".strip("."),
+            state=Catalog.State.FAILED,
+        )
+    page = text_of(reader.get(LIST))
+    assert "<strong>1</strong> catalog with" in page
+    assert "<strong>1</strong> needs attention" in page

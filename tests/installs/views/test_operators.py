@@ -118,6 +118,13 @@ def test_when_nothing_failed_the_table_is_the_default(reader: Client, prod: Clus
     assert "Nothing needs attention" in calm.text
 
 
+def test_without_a_cluster_no_view_says_that_all_is_well(reader: Client) -> None:
+    for view in ("cause", "all"):
+        page = assert_page(reader.get("/operators/", {"view": view}))
+        assert "No cluster yet" in page.text
+        assert "Nothing needs attention" not in page.text
+
+
 # --- table, filters, pages ---------------------------------------------------------------------
 
 
