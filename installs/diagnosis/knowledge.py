@@ -326,7 +326,8 @@ def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     Lists (`[a, b]`, several constraints, several CRD checks) are split: the entry that comes first
     in the knowledge base wins, because controllers write such lists in random order. A text with no
     entry, or only a general one, is tried once more in other wordings: in any case, with other
-    quotes, without dots at its end and common words before it, and line by line.
+    quotes, without dots at its end and common words before it, as the message in a line of a log,
+    and error by error where line ends or semicolons join several.
     """
     text = text[:TEXT_LIMIT]
     match = _follow(text, _entries_for(kind), _WRAPPER_DEPTH)
