@@ -49,7 +49,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
 from installs.actions.plan_changes import catalog_package, installed_bundle
 from installs.models import CrdCheck, CRDState, Operator
-from olmweb.accounts.roles import impersonation_for, may_read_yaml, person, sign_in_problem
+from olmweb.accounts.roles import AnyUser, impersonation_for, may_read_yaml, person, sign_in_problem
 from olmweb.clusters import client_for
 from olmweb.errors import Missing, OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
@@ -169,6 +169,38 @@ def current_check(user: User, operator: Operator, bundle: str, now: datetime) ->
     """The check of this user that is not older than SHOWN; one query."""
     rows = CrdCheck.objects.filter(user=user, requested_at__gt=now - SHOWN, bundle=bundle)
     return rows.filter(**_identity(operator)).first()
+
+
+class CheckSummary(NamedTuple):
+    """A finished check in numbers: objects that would be refused, of all that were read, and those
+    of them that break the current schema already; `changes` of the CRDs of the cluster itself."""
+
+    finished_at: datetime
+    objects: int
+    refused: int
+    already: int
+    changes: int
+    complete: bool
+
+
+def finished_check(user: AnyUser, operator: Operator, bundle: str) -> CheckSummary | None:
+    """That of the user's last check, if it has a result; at most one query."""
+    if not isinstance(user, User) or not bundle:
+        return None
+    row = current_check(user, operator, bundle, timezone.now())
+    if row is None or row.finished_at is None or row.error_text:
+        return None
+    crds = row.result.get("crds", [])
+    # OLM v0 refuses the upgrade for both outcomes, the API server one of them.
+    outcomes = ("refused",) + (("olm_v0",) if operator.kind == InstallMethod.SUBSCRIPTION else ())
+    return CheckSummary(
+        row.finished_at,
+        objects=sum(crd["objects"] for crd in crds),
+        refused=sum(crd[outcome] for crd in crds for outcome in outcomes),
+        already=sum(crd.get("already", 0) for crd in crds),
+        changes=sum(len(crd["changes"]) for crd in crds),
+        complete=all(crd["complete"] for crd in crds),
+    )
 
 
 def is_pending(row: CrdCheck, now: datetime) -> bool:

@@ -103,6 +103,7 @@ def upgrade(
         planned = plan_changes.plan_upgrade(operator, values, offer)
         if package is not None:
             context["crds"] = crd_check.crd_safety(operator, package, planned.target)
+            context["checked"] = crd_check.finished_check(request.user, operator, planned.target)
         return planned
 
     return _carry_out(request, "Upgrade", context, plan, form)

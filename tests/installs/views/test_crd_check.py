@@ -265,8 +265,23 @@ def test_a_crash_and_dying_workers_end_a_check_with_a_sentence(
     assert "was removed from cluster prod" in row.error_text
 
 
-def test_the_upgrade_form_leads_to_the_check(prod: Cluster, writer: Client) -> None:
-    page = assert_page(
-        writer.get("/operators/prod/ClusterExtension/-/kettle/upgrade", {"version": "1.1.0"})
+def test_the_upgrade_form_leads_to_the_check_and_shows_its_result(
+    prod: Cluster, writer: Client, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(client: Client) -> Any:
+        form = "/operators/prod/ClusterExtension/-/kettle/upgrade"
+        return assert_page(client.get(form, {"version": "1.1.0"}))
+
+    assert PAGE in shown(writer).links
+    current = {"type": "integer", "maximum": 100}
+    objects = [kettle("a", 3), kettle("b", 6), kettle("c", 987_654)]
+    check(writer, FakeClient(named(crd(current)), v1=[objects]), monkeypatch)
+    text = shown(writer).text
+    assert "found 2 of 3 objects that the new schemas refuse; 1 of the objects" in text
+    other = Client()
+    other.force_login(alice)
+    assert "Your check" not in shown(other).text
+    check(writer, FakeClient(named(crd(current)), v1=[objects[:1]]), monkeypatch)
+    assert "found 1 change to its own CRDs, and that the new schemas refuse none" in (
+        shown(writer).text
     )
-    assert PAGE in page.links
