@@ -10,7 +10,7 @@ from ninja import FilterLookup, Query, Router
 from pydantic import AfterValidator
 
 from catalogs import lookup
-from catalogs.api.catalogs import catalog_state, content_state
+from catalogs.api.catalogs import content_state
 from catalogs.api.parameters import CATALOG, CLUSTER, References, on_clusters
 from catalogs.api.schemas import (
     BundleDetail,
@@ -29,6 +29,7 @@ from catalogs.lookup import at_references
 from catalogs.models import Bundle, BundleGVK, Channel, ChannelEntry
 from catalogs.search.images import packages_with_image, using_image
 from catalogs.search.index import catalog_stamps, current_index
+from catalogs.verdicts.catalog_health import HealthNotes, notes_on
 from catalogs.verdicts.read import verdicts_of
 from olmweb.accounts.api_tokens import require_scope
 from olmweb.api.formats import answer_one, json_response, refuse_parameters
@@ -108,14 +109,15 @@ def get_bundle(
 ) -> HttpResponseBase:
     """One bundle: what it provides and needs, its images, the channels that have it."""
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
+    notes = notes_on(row.package.catalog)
     return answer_one(
         request,
-        (row.pk, row.blob_id, catalog_state(row.package.catalog)),
-        lambda: _bundle_detail(request, row),
+        (row.pk, row.blob_id, content_state(), notes),
+        lambda: _bundle_detail(request, row, notes),
     )
 
 
-def _bundle_detail(request: HttpRequest, bundle: Bundle) -> BundleDetail:
+def _bundle_detail(request: HttpRequest, bundle: Bundle, notes: HealthNotes) -> BundleDetail:
     channels = Channel.objects.filter(package=bundle.package, entries__name=bundle.name)
     gvks = list(bundle.gvks.all())
     return BundleDetail(
@@ -127,7 +129,7 @@ def _bundle_detail(request: HttpRequest, bundle: Bundle) -> BundleDetail:
             RelatedImageRow(image.name, image.image) for image in bundle.related_images.all()
         ],
         verdicts=[
-            verdict_row(verdict, bundle.name)
+            verdict_row(verdict, bundle.name, notes[verdict.path])
             for verdict in verdicts_of(bundle, bundle.package.catalog.cluster_id)
         ],
         fbc=f"{request.path}/fbc" if bundle.blob_id else None,

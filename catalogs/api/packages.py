@@ -22,7 +22,6 @@ from catalogs.api.schemas import (
     PackageDetail,
     PackageRow,
     ResolutionRow,
-    VerdictRow,
     channel_row,
     package_row,
     shallow,
@@ -37,7 +36,8 @@ from catalogs.search.find import ANSWERS, NOT_INSTALLED
 from catalogs.search.index import catalog_stamps, current_index
 from catalogs.search.matching import find_hits
 from catalogs.search.query import parse_query
-from catalogs.verdicts.read import METHOD_TARGETS, TARGETS, overlaid, stored_verdict
+from catalogs.verdicts.catalog_health import HealthNotes, notes_on
+from catalogs.verdicts.read import TARGETS, verdicts_on_package
 from catalogs.verdicts.rules import Verdict
 from olmweb.api.formats import answer_one, refuse
 from olmweb.api.lists import ListParameters, Page, StoredRows, answer_list
@@ -224,10 +224,15 @@ def list_packages(request: HttpRequest, query: Query[PackageParameters]) -> Http
 def get_package(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponseBase:
     """One package with its texts, channels and their entries."""
     row = lookup.get_package(cluster, catalog, package)
-    return answer_one(request, (row.content_hash, content_state()), lambda: _package_detail(row))
+    notes = notes_on(row.catalog)
+    return answer_one(
+        request,
+        (row.content_hash, content_state(), notes),
+        lambda: _package_detail(row, notes),
+    )
 
 
-def _package_detail(package: Package) -> PackageDetail:
+def _package_detail(package: Package, notes: HealthNotes) -> PackageDetail:
     text = PackageText.objects.filter(package=package).first() or PackageText()
     channels = Channel.objects.filter(package=package).prefetch_related("entries")
     return PackageDetail(
@@ -236,20 +241,11 @@ def _package_detail(package: Package) -> PackageDetail:
         links=text.links,
         maintainers=text.maintainers,
         channels=[channel_row(channel) for channel in channels],
-        verdicts=_package_verdicts(package),
+        verdicts=[
+            verdict_row(verdict, verdict.bundle, notes[verdict.path])
+            for verdict in verdicts_on_package(package, package.catalog.cluster_id)
+        ],
     )
-
-
-def _package_verdicts(package: Package) -> list[VerdictRow]:
-    """Of the bundles that each install method would choose. One query."""
-    chosen = Prediction.objects.filter(package=package, chosen=True).select_related("bundle")
-    rows = {
-        (row.path, row.target): verdict_row(
-            stored_verdict(row), row.bundle.name if row.bundle else ""
-        )
-        for row in overlaid(chosen, package.catalog.cluster_id)
-    }
-    return [rows[key] for key in METHOD_TARGETS if key in rows]
 
 
 class ResolutionParameters(Parameters):

@@ -30,7 +30,7 @@ from catalogs.sources.connection import Reason
 from catalogs.verdicts import catalog_inspection
 from catalogs.verdicts.facts import WatchTarget
 from catalogs.verdicts.read import StoredVerdict
-from catalogs.verdicts.rules import Verdict
+from catalogs.verdicts.rules import RuleResult, Verdict
 from catalogs.views.presenters import origin
 from olmweb.api.openapi import CODES
 from olmweb.api.parameters import OneOf, own_value
@@ -199,9 +199,20 @@ class ChannelRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleResultRow:
+    """A rule that applies to a bundle, or to the catalog as a whole."""
+
+    rule: str
+    title: str
+    verdict: VerdictName
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """The stored verdict on a bundle and install method; `rule` is empty for an installable one.
-    `target` is what a Subscription's OperatorGroup selects."""
+    """The stored verdict on `bundle` and an install method; `rule` is empty for an installable one.
+    `target` is what a Subscription's OperatorGroup selects. `notes` are on the catalog: what its
+    health means for every bundle of it, which is no part of the verdict."""
 
     method: MethodName
     target: Target
@@ -209,10 +220,14 @@ class VerdictRow:
     rule: str
     sentence: str
     bundle: str
+    notes: list[RuleResultRow]
 
 
 @dataclass(frozen=True, slots=True)
 class PackageDetail(PackageRow):
+    """`verdicts` are on the bundles that each install method would choose; `bundle` is the head of
+    the default channel. The verdicts on any other bundle are in its own answer."""
+
     description_html: str
     links: list[Any]
     maintainers: list[Any]
@@ -513,11 +528,12 @@ def inspection_row(bundle: Bundle, row: BundleInspection | None) -> BundleInspec
     )
 
 
-def verdict_row(verdict: StoredVerdict, bundle: str) -> VerdictRow:
+def verdict_row(verdict: StoredVerdict, bundle: str, notes: Iterable[RuleResult]) -> VerdictRow:
     return row_of(
         VerdictRow,
         verdict,
         method=verdict.path,
         verdict=own_value(verdict.verdict),
         bundle=bundle,
+        notes=[row_of(RuleResultRow, note, verdict=own_value(note.verdict)) for note in notes],
     )

@@ -3,7 +3,7 @@
 Reads the rows of the cluster's catalogs in one query. Knows no bundle and no HTTP.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from django.db.models import Exists, Q
@@ -21,6 +21,8 @@ from catalogs.verdicts.read import StoredVerdict
 from catalogs.verdicts.rules import RuleResult, RuleScope
 from olmweb.models import ResourceWatch
 
+HealthNotes = Mapping[InstallMethod, tuple[RuleResult, ...]]
+
 
 def health_context(catalog: Catalog, cluster: int | None, namespace: str = "") -> HealthContext:
     """`catalog` with all catalogs of the cluster; without a cluster, `catalog` alone."""
@@ -37,9 +39,14 @@ def health_context(catalog: Catalog, cluster: int | None, namespace: str = "") -
     return HealthContext(own, tuple(map(source_of, rows)), read, namespace)
 
 
-def health_notes(context: HealthContext) -> dict[InstallMethod, tuple[RuleResult, ...]]:
+def health_notes(context: HealthContext) -> HealthNotes:
     """The notes on every verdict of the catalog, by install method, in the order of the rules."""
     return {path: tuple(check_health(path, RuleScope.CATALOG, context)) for path in InstallMethod}
+
+
+def notes_on(catalog: Catalog) -> HealthNotes:
+    """The notes on a catalog as its own cluster has it; one query."""
+    return health_notes(health_context(catalog, catalog.cluster_id))
 
 
 def with_health_notes(

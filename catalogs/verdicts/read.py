@@ -5,7 +5,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import Q, QuerySet
@@ -45,7 +45,8 @@ class MethodVerdict(NamedTuple):
 class StoredVerdict:
     """The verdict on a bundle and install method. `rule` is the deciding rule, empty if
     installable; `sentence` is that of the worst result, also a warning, or empty; `results` are
-    worst first. `notes` on the catalog are added by `catalogs.verdicts.catalog_health`."""
+    worst first. `notes` on the catalog are added by `catalogs.verdicts.catalog_health`; `bundle` is
+    the name of the bundle in the verdicts on a package, empty if none would be chosen."""
 
     path: InstallMethod
     target: WatchTarget
@@ -54,6 +55,7 @@ class StoredVerdict:
     sentence: str
     results: tuple[RuleResult, ...]
     notes: tuple[RuleResult, ...] = ()
+    bundle: str = ""
 
     @property
     def label(self) -> str:
@@ -114,8 +116,23 @@ def verdicts_of(bundle: Bundle, cluster: int | None = None) -> list[StoredVerdic
     """The verdicts on a bundle by install method, those of one method as `over_targets` orders
     them; empty when it was not evaluated."""
     rows = overlaid(Prediction.objects.filter(bundle=bundle), cluster)
+    return [stored_verdict(row) for row in _by_method(rows)]
+
+
+def verdicts_on_package(package: Package, cluster: int | None = None) -> list[StoredVerdict]:
+    """The verdicts on the bundles that the install methods choose without a requested channel or
+    version, in the order of `verdicts_of`; empty when the package was not evaluated. One query."""
+    chosen = Prediction.objects.filter(package=package, chosen=True).select_related("bundle")
+    rows = {(row.path, row.target): row for row in overlaid(chosen, cluster)}
     return [
-        stored_verdict(row)
+        replace(stored_verdict(row), bundle=row.bundle.name if row.bundle else "")
+        for row in _by_method(rows.values())
+    ]
+
+
+def _by_method(rows: Collection[Prediction]) -> list[Prediction]:
+    return [
+        row
         for path in InstallMethod
         for row in over_targets(row for row in rows if row.path == path)
     ]

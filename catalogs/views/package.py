@@ -13,7 +13,7 @@ from catalogs.models import Package
 from catalogs.resolve.stored import entries_of
 from catalogs.search.find import installations_of
 from catalogs.verdicts.catalog_health import with_health_notes
-from catalogs.verdicts.read import verdicts_of
+from catalogs.verdicts.read import verdicts_of, verdicts_on_package
 from catalogs.views import forms, presenters
 from catalogs.views.bundle import bundle_contents
 from catalogs.views.channels import channels_tab
@@ -135,8 +135,13 @@ OF_ALL_ENTRIES = ("channels", "versions")
 
 
 def _overview(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
+    """The verdicts on the bundle of the requested channel or version; without them, as in the lists
+    and in the REST API, on the bundles that the install methods would choose."""
     cluster = context["target_cluster"].cluster_id
-    stored = verdicts_of(choice.bundle, cluster) if choice.bundle else []
+    if context["params"].get("channel") or context["params"].get("version"):
+        stored = verdicts_of(choice.bundle, cluster) if choice.bundle else []
+    else:
+        stored = verdicts_on_package(package, cluster)
     return {"verdicts": with_health_notes(stored, package.catalog, cluster)}
 
 

@@ -11,7 +11,7 @@ from ninja import Query, Router
 from pydantic import Field
 
 from catalogs.api.parameters import CATALOG, METHOD, Method, Reference
-from catalogs.api.schemas import MethodName, Target, VerdictName
+from catalogs.api.schemas import MethodName, RuleResultRow, Target, VerdictName
 from catalogs.lookup import referenced_catalog
 from catalogs.models import PredictionRun
 from catalogs.verdicts.facts import WatchTarget
@@ -51,16 +51,6 @@ class AuditParameters(Parameters):
         "csv has a row for each package; md is for people.",
         json_schema_extra={"enum": ["json", "csv", "md"]},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRule:
-    """A rule that applies to a bundle, or to the catalog as a whole."""
-
-    rule: str
-    title: str
-    verdict: VerdictName
-    sentence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +125,7 @@ class AuditedPackage:
     target: Target
     rule: str
     sentence: str
-    rules: list[AuditRule]
+    rules: list[RuleResultRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +140,7 @@ class Audit:
     namespace: str | None
     rules_version: int
     evaluated_at: datetime | None
-    notes: list[AuditRule]
+    notes: list[RuleResultRow]
     counts: dict[str, int]
     buckets: list[AuditBucket]
     actual: AuditComparison

@@ -26,6 +26,11 @@ class NamedCatalog:
     name: str
     namespace: str = ""
 
+    def rank(self, catalog: Catalog) -> tuple[bool, bool]:
+        """The lower, the more likely a catalog of this name is meant."""
+        is_v1 = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
+        return (is_v1 != (self.kind == V1), catalog.namespace != self.namespace)
+
 
 class KnownCatalogs:
     """The stored catalogs by the names that objects use. One query."""
@@ -44,13 +49,18 @@ class KnownCatalogs:
         catalogs = self._by_name.get((named.cluster_id, named.name), [])
         if named.namespace:
             catalogs = [row for row in catalogs if row.namespace == named.namespace]
-
-        def rank(catalog: Catalog) -> tuple[bool, bool]:
-            is_v1 = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
-            return (is_v1 != (named.kind == V1), catalog.namespace != named.namespace)
-
         local = self._by_name.get((None, named.name), [])
-        return min(catalogs, key=rank, default=local[0] if local else None)
+        return min(catalogs, key=named.rank, default=local[0] if local else None)
+
+
+def catalog_of_operator(operator: Operator, candidates: Iterable[Catalog]) -> Catalog | None:
+    """The catalog that the operator names, as `catalogs_of_operators` finds it. No query if it is
+    among `candidates`, catalogs of its cluster, and of the kind and namespace that it means."""
+    named = _of_operator(operator)
+    exact = (
+        row for row in candidates if row.name == named.name and named.rank(row) == (False, False)
+    )
+    return next(exact, None) or KnownCatalogs([named.name]).find(named)
 
 
 def catalogs_of_operators(operators: Iterable[Operator]) -> dict[int, Catalog | None]:

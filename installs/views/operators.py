@@ -40,6 +40,7 @@ from installs.presenters.timeline import (
 from installs.queries import operator_detail as detail
 from installs.queries import operators as queries
 from installs.queries.activity import ACTIONS
+from installs.queries.catalog_references import catalog_of_operator
 from installs.queries.leftovers import leftovers_of
 from installs.queries.lookup import NO_NAMESPACE, get_operator
 from installs.queries.operator_detail import pending_plan, repeated_plans
@@ -170,7 +171,8 @@ def _removed_page(request: HttpRequest, removed: detail.RemovedOperator) -> Http
 
 
 def _diagnosis_context(operator: Operator) -> dict[str, Any]:
-    """Everything that the rows say of it; at most eight queries."""
+    """Everything that the rows say of it; at most eight queries, nine if its own catalog is none of
+    those with the package."""
     parts = detail.parts_of(operator)
     diagnosis = diagnose_row(operator, parts.components)
     finding = finding_of(operator) or diagnosis.finding
@@ -179,6 +181,7 @@ def _diagnosis_context(operator: Operator) -> dict[str, Any]:
     events = detail.events_of(operator.cluster_id, keys)
     own_spans = spans(transitions, operator)
     notes = notes_shown(diagnosis.notes)
+    packages = detail.packages_of(operator)
     return {
         "why": why(operator),
         "finding": finding,
@@ -202,7 +205,8 @@ def _diagnosis_context(operator: Operator) -> dict[str, Any]:
         "spans": own_spans[-SPANS_SHOWN:],
         "earlier_spans": own_spans[:-SPANS_SHOWN],
         "shares": shares(own_spans) if len(own_spans) > SPANS_SHOWN else [],
-        "packages": detail.packages_of(operator),
+        "packages": packages,
+        "catalog": catalog_of_operator(operator, (package.catalog for package in packages)),
     }
 
 

@@ -1,9 +1,11 @@
 """What every rendered page must hold: nothing inline, one heading, names for what can be used."""
 
+import itertools
 from html.parser import HTMLParser
 from typing import Any
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
+BLOCKS = {"dt", "dd", "th", "td", "tr", "li", "h2", "a"}  # whose texts are kept
 FORBIDDEN_PREFIXES = ("hx-on", "hx-vals", "hx-vars", "on")
 
 
@@ -20,7 +22,9 @@ class Page(HTMLParser):
         self.tables: list[bool] = []  # whether each has a name
         self.tags: list[str] = []
         self.words: list[str] = []
+        self.texts: list[tuple[str, str]] = []  # (tag, text) of elements of BLOCKS, in their order
         self.open: list[str] = []
+        self._begun: list[int] = []  # per open element of BLOCKS: words before it
         self.feed(text)
         self.close()
 
@@ -47,6 +51,8 @@ class Page(HTMLParser):
             self.links.append(values.get("href", ""))
         if tag not in VOID:
             self.open.append(tag)
+        if tag in BLOCKS:
+            self._begun.append(len(self.words))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
@@ -56,6 +62,9 @@ class Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if not self.open or self.open[-1] != tag:
             self.problems.append(f"</{tag}> closes {self.open[-1:] or 'nothing'}")
+        if tag in BLOCKS and self._begun:
+            words = self.words[self._begun.pop() :]
+            self.texts.append((tag, " ".join(" ".join(words).split())))
         if tag in self.open:
             while self.open.pop() != tag:
                 pass
@@ -84,6 +93,31 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         return " ".join(" ".join(self.words).split())
+
+    def texts_of(self, tag: str) -> list[str]:
+        """The text of each element of a tag of BLOCKS."""
+        return [text for name, text in self.texts if name == tag]
+
+    def facts_below(self, heading: str) -> list[tuple[str, str]]:
+        """The terms with their facts from an h2 to the next one."""
+        begin = self.texts.index(("h2", heading)) + 1
+        section = itertools.takewhile(lambda item: item[0] != "h2", self.texts[begin:])
+        texts = [item for item in section if item[0] in ("dt", "dd")]
+        pairs = itertools.pairwise(texts)
+        return [(term, fact) for (a, term), (b, fact) in pairs if (a, b) == ("dt", "dd")]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells of each row of tables; a cell with a table in it is none of these pages."""
+        rows: list[list[str]] = []
+        cells: list[str] = []
+        for tag, text in self.texts:
+            if tag in ("td", "th"):
+                cells.append(text)
+            elif tag == "tr":
+                rows.append(cells)
+                cells = []
+        return rows
 
 
 def read(response: Any) -> Page:

@@ -377,7 +377,7 @@ def test_only_catalogs_that_its_path_reads_are_named(
         make_package(name="etcd", catalog=catalog, display_name="")
     make_operator(cluster=prod, kind=kind, name="etcd", package="etcd", catalog="")
     page = assert_page(reader.get(f"/operators/prod/{kind}/-/etcd"))
-    assert f"Catalog {expected} Version" in page.text
+    assert f"Catalog – (the package is in {expected}) Version" in page.text
     assert f"/software/prod/{expected}/etcd" in page.links
 
 

@@ -36,7 +36,7 @@ QUERIES = {
     "overview": 13,  # one names the operators that block the next minor version
     "report": 18,  # overview and readiness together
     "export": 14,  # orders the install methods by what can work
-    "operator-failed": 20,  # looks for another install method of the package
+    "operator-failed": 21,  # looks for its catalog and for another install method
 }
 BYTES = {"api-docs": 220_000}  # every endpoint of the REST API
 CLUSTERS = 50
