@@ -24,6 +24,7 @@ from catalogs.models import (
     ContentProblem,
     Package,
 )
+from catalogs.resolve.facts import BLOCKERS, REJECTIONS
 from catalogs.revisions.differences import FATE_LABELS
 from catalogs.sources.access_methods import FAILED, IMPOSSIBLE, UNTRIED, USED
 from catalogs.sources.connection import Reason
@@ -57,6 +58,8 @@ ChangeKind = Annotated[str, OneOf(tuple(CatalogChange.Kind.values), "CatalogChan
 PackageChangeName = Annotated[str, OneOf(tuple(FATE_LABELS.values()), "PackageChange")]
 VerdictName = Annotated[str, OneOf(tuple(Verdict), "VerdictValue")]
 Target = Annotated[str, OneOf(tuple(WatchTarget), "WatchTarget")]
+RejectionCode = Annotated[str, OneOf(REJECTIONS, "RejectionCode")]
+ResolutionBlocker = Annotated[str, OneOf(BLOCKERS, "ResolutionBlocker")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,14 +338,13 @@ class BundleInspectionRow:
 
 @dataclass(frozen=True, slots=True)
 class ResolutionCandidateRow:
-    """`code` is "" for the chosen one, else channel, range, successor, skipped, chain, deprecated,
-    order, dependency or version; `reason` says the same in words."""
+    """`code` is "" for the chosen one; `reason` says the same in words."""
 
     bundle: str
     version: str
     channels: list[str]
     chosen: bool
-    code: str
+    code: RejectionCode | Literal[""]
     reason: str
 
 
@@ -355,7 +357,7 @@ class ResolutionRow:
     version: str
     channel: str
     reason: str
-    blocked_by: str
+    blocked_by: ResolutionBlocker | Literal[""]
     message: str
     candidates: list[ResolutionCandidateRow]
 

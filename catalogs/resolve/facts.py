@@ -68,10 +68,17 @@ class InstalledVersion:
     version: Version | None
 
 
+# Why a bundle is not chosen, and why none is.
+REJECTIONS = (
+    *("channel", "range", "successor", "skipped", "chain"),
+    *("deprecated", "order", "dependency", "version"),
+)
+BLOCKERS = (*REJECTIONS, "no-bundles", "channel-graph")
+
+
 @dataclass(frozen=True, slots=True)
 class BundleCandidate:
-    """A considered bundle. `code` is empty for the chosen one, else the reason of its rejection:
-    channel, range, successor, skipped, chain, deprecated, order, dependency or version."""
+    """A considered bundle. `code` is empty for the chosen one, else one of REJECTIONS."""
 
     bundle: str
     version: str
@@ -83,9 +90,8 @@ class BundleCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """`bundle` is empty when nothing is chosen; `blocked_by` is then a code of BundleCandidate, or
-    `no-bundles`, `channel-graph`. `message` is the message of the controller, if it has one; the
-    chosen candidate comes first."""
+    """`bundle` is empty when nothing is chosen; `blocked_by` is then one of BLOCKERS. `message` is
+    the message of the controller, if it has one; the chosen candidate comes first."""
 
     bundle: str = ""
     version: str = ""

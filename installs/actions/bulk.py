@@ -50,6 +50,7 @@ SHOWN = 200  # packages read of a selection
 DRY_RUN_SECONDS = 25.0  # for all dry runs together: a person waits
 SHARED = ("namespace", "targets", "approval", "policy", "service_account")
 AT_ONCE = 3
+STOPPED = "stopped"  # outcome code
 WAIT = timedelta(hours=9)  # enough for CAP installs that are each sent and followed to the timeout
 
 
@@ -447,7 +448,7 @@ def stop(batch: ActionBatch, user: AnyUser) -> int:
     """Stops the actions that no worker has begun; returns their number. Any user who may act may
     stop a batch. Raises OlmwebError (403) for others."""
     username = person(user).get_username()[:150]
-    outcome, code = f"Stopped by {username} before it was applied.", "stopped"
+    outcome, code = f"Stopped by {username} before it was applied.", STOPPED
     waiting = Action.objects.filter(batch=batch, state=Action.State.PENDING, begun_at=None)
     with transaction.atomic():
         # Locked, so that these are the ones that are stopped.

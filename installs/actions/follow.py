@@ -49,7 +49,7 @@ STALE_FAILURE = timedelta(seconds=60)
 CSV = CLUSTER_SERVICE_VERSIONS.kind
 # They change an object that exists already.
 _CHANGES = (Action.Verb.UPGRADE, Action.Verb.CONFIGURE)
-_ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
+ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
 
 
 def waiting() -> list[int]:
@@ -262,7 +262,7 @@ def _has_succeeded(row: Operator, csv: str) -> bool:
 
 
 def _remaining_trouble(rows: Sequence[Operator]) -> str:
-    ill = [row for row in rows if row.health in _ENDED_BADLY]
+    ill = [row for row in rows if row.health in ENDED_BADLY]
     return " ".join(f"{row.name} is still {row.health}: {row.reason}." for row in ill)
 
 
@@ -278,7 +278,7 @@ def _is_gone(action: Action) -> bool:
 
 def _settle_failure(action: Action, row: Operator) -> bool:
     """Fails the action if the operator is in trouble because of it."""
-    if row.health not in _ENDED_BADLY or not _is_new(action, row):
+    if row.health not in ENDED_BADLY or not _is_new(action, row):
         return False
     names = {"name": row.name, "namespace": row.namespace, "kind": row.kind}
     finding = finding_for(row.finding, row.facts, names) if row.finding else None

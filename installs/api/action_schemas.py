@@ -11,13 +11,16 @@ from typing import Annotated, Any, Literal
 from django.contrib.auth.base_user import AbstractBaseUser
 from pydantic import Field
 
-from catalogs.api.schemas import MethodName, VerdictName
+from catalogs.api.schemas import ErrorCode, MethodName, VerdictName
+from installs.actions.bulk import STOPPED
+from installs.actions.follow import ENDED_BADLY
 from installs.api.schemas import ObjectRef, catalog_fields
 from installs.models import Action, ActionBatch, InstallRequest
 from installs.models.steps import as_manifests
 from installs.queries.activity import Progress
 from installs.queries.catalog_references import catalogs_of_actions
 from olmweb.api.formats import fill
+from olmweb.api.openapi import CODES
 from olmweb.api.parameters import OneOf, own_value
 
 # Closed enums of the fields and filters.
@@ -25,6 +28,9 @@ ActionVerb = Annotated[str, OneOf(tuple(Action.Verb.values), "ActionVerb")]
 ActionState = Annotated[str, OneOf(tuple(Action.State.values), "ActionState")]
 BulkVerb = Annotated[str, OneOf(tuple(ActionBatch.NOUNS), "BulkInstallVerb")]
 RequestState = Annotated[str, OneOf(tuple(InstallRequest.State.values), "InstallRequestState")]
+# Codes of refusals, and those that only an action that was recorded can end with.
+_ENDS = (STOPPED, *(health.lower() for health in ENDED_BADLY))
+OutcomeCode = Annotated[str, OneOf(tuple(sorted({*CODES, *_ENDS})), "OutcomeCode")]
 
 Config = Annotated[
     dict[str, Any],
@@ -85,7 +91,7 @@ class ActionRow:
     config: Config
     dry_run: dict[str, Any]
     outcome: str
-    outcome_code: str
+    outcome_code: OutcomeCode | Literal[""]
     object: ObjectRef
     created_at: datetime
     finished_at: datetime | None
@@ -156,7 +162,7 @@ class DryRunResult:
     ok: bool
     message: str
     fields: dict[str, str]
-    code: str
+    code: ErrorCode | Literal[""]
     hint: str
     objects: list[list[str]]
     changes: list[str]

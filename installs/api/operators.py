@@ -128,7 +128,9 @@ class TransitionParameters(ListParameters):
         "Namespace of the object; `-` for none."
     )
     name: Annotated[Values, FilterLookup("name__in")] = values("Name of the object.")
-    type: Annotated[Values, FilterLookup("type__in")] = values("Condition type, Object or Health.")
+    type: Annotated[Values, FilterLookup("type__in")] = values(
+        "Type of a condition, or Object, Health, Phase or Connection."
+    )
     since: Moment = Field(None, description=SINCE)
     until: Moment = Field(None, description=UNTIL)
 

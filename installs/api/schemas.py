@@ -64,7 +64,8 @@ MigrationVerdict = Annotated[str, OneOf(tuple(Fate), "MigrationVerdict")]
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """An object of the cluster; `namespace` is empty for one without."""
+    """An object of the cluster; `namespace` is empty for one without. `kind` is any Kubernetes
+    kind."""
 
     kind: str
     namespace: str
@@ -178,8 +179,9 @@ class OperatorRow:
 
 @dataclass(frozen=True, slots=True)
 class TransitionRow:
-    """`type` is a condition's, or Object (appeared, deleted), or Health. `observed_at`: when
-    OLM Web saw it."""
+    """`type` is that of a condition, as its controller writes it, or one of OLM Web: Object
+    (appeared or deleted), Health, Phase, and Connection of a catalog. `observed_at`: when OLM Web
+    saw it."""
 
     cluster: str
     kind: str

@@ -110,7 +110,9 @@ _EVENT_ENUMS = {
     ("ActionData", "verb"): "ActionVerb",
     ("ActionData", "state"): "ActionState",
     ("RequestData", "state"): "InstallRequestState",
+    ("ActionData", "outcome_code"): "OutcomeCode",
 }
+_EMPTY_AT_FIRST = (("ActionData", "outcome_code"),)
 
 
 def complete(document: dict[str, Any], dry_runs: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +127,10 @@ def complete(document: dict[str, Any], dry_runs: dict[str, Any]) -> dict[str, An
     schemas[ERROR] = _error_schema()
     schemas[ERROR_CODE] = {"type": "string", "enum": sorted(CODES)}
     for (name, field), enum in _EVENT_ENUMS.items():
-        schemas[name]["properties"][field] = _reference(enum)
+        values: dict[str, Any] = _reference(enum)
+        if (name, field) in _EMPTY_AT_FIRST:
+            values = {"anyOf": [values, {"type": "string", "const": ""}]}
+        schemas[name]["properties"][field] = values
     for methods in document["paths"].values():
         for method, operation in methods.items():
             _complete_operation(method, operation, schemas)

@@ -1,5 +1,6 @@
 """Images of registry+v1 bundles for tests, and what is in them."""
 
+import base64
 import gzip
 import json
 from typing import Any
@@ -115,6 +116,19 @@ def csv(**spec: Any) -> dict[str, Any]:
         "metadata": {"name": "kettle.v1.0.0", "annotations": {}},
         "spec": {**defaults, **spec},
     }
+
+
+def blob(name: str, *objects: dict[str, Any], **more: Any) -> bytes:
+    """An olm.bundle blob of the package kettle with these objects and further properties."""
+    properties = [
+        {"type": "olm.bundle.object", "value": {"data": base64.b64encode(text).decode()}}
+        for text in (json.dumps(item).encode() for item in objects)
+    ]
+    for kind, value in more.items():
+        properties.append({"type": kind.replace("_", "."), "value": value})
+    return json.dumps(
+        {"schema": "olm.bundle", "name": name, "package": "kettle", "properties": properties}
+    ).encode()
 
 
 def files(*objects: dict[str, Any], **named: bytes) -> list[tuple[str, bytes]]:

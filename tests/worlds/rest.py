@@ -12,11 +12,13 @@ from catalogs.models import (
     BlobRef,
     BundleInspection,
     BundleManifests,
+    Catalog,
     CatalogChange,
     CatalogRevision,
     PackageOutline,
     PredictionRun,
 )
+from catalogs.revisions.outline import Outline, encode
 from installs.models import (
     Action,
     ActionBatch,
@@ -37,8 +39,10 @@ from olmweb.eventlog.types import EventType, ExistenceData, HealthData, Recovery
 from olmweb.models import Cluster, Lease, ResourceWatch, SyncRun
 from tests.factories import (
     make_blob,
+    make_bundle,
     make_catalog,
     make_cluster,
+    make_component,
     make_crd,
     make_event,
     make_icon,
@@ -48,6 +52,8 @@ from tests.factories import (
     make_problem,
     make_reference,
 )
+from tests.worlds.bundle_images import CRD, SERVICE, blob, csv
+from tests.worlds.subscriptions import make_catalog_source, make_subscription
 
 # Odd spacing, an escape and a long key order: what a re-serialisation would change.
 BLOB = b'{ "schema":"olm.bundle",\n\t"name" : "etcd.v1.1.0", "x": "\\u00e9",  "a":1 }\n'
@@ -240,6 +246,41 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
     SyncRun.objects.create(kind="cluster", target="edge", cluster=edge, outcome="unchanged")
     Lease.objects.create(name="cluster:1", owner="w1", expires_at=now)
     ResourceWatch.objects.create(cluster=prod, resource="PlatformOperator", kind="PlatformOperator")
+
+
+def add_troubles(world: World) -> None:
+    """What the routes about troubles list: a catalog that is down, a blocker of the next minor of
+    prod, a Subscription to migrate; and package kettle, which revision 2 of redhat-operators added,
+    with two bundles of other objects."""
+    prod = world.prod
+    prod.version, prod.kinds = "4.16.3", {"ClusterExtension": {"state": "served"}}
+    prod.save()
+    make_component(
+        cluster=prod, kind="ClusterVersion", name="version", details={"version": "4.16.3"}
+    )
+    make_subscription(prod)
+    pod = {
+        "name": "community-operators-x7", "container": "registry-server", "reason": "OOMKilled",
+        "message": "", "restarts": 14,
+    }  # fmt: skip
+    make_catalog_source(prod, state="TRANSIENT_FAILURE", pods=[pod], pods_total=1)
+    community = make_catalog(
+        name="community-operators", cluster=prod, namespace="openshift-marketplace",
+        slug="openshift-marketplace.community-operators", source_kind="CatalogSource",
+    )  # fmt: skip
+    make_package(
+        name="grafana", catalog=community, bundles={"1.0.0": {"max_openshift_version": "4.16"}}
+    )
+    red = Catalog.objects.get(cluster=prod, slug="redhat-operators")
+    kettle = make_package(name="kettle", catalog=red, channels={})
+    outline = encode(Outline())
+    PackageOutline.objects.create(
+        catalog=red, package="kettle", first=2, content_hash=outline.content_hash, data=outline.data
+    )
+    for version, objects in (("1.0.0", [CRD, SERVICE]), ("2.0.0", [CRD])):
+        make_bundle(
+            package=kettle, version=version, blob=blob(f"kettle.v{version}", csv(), *objects)
+        )
 
 
 def lines(body: bytes) -> list[dict[str, object]]:

@@ -1,8 +1,6 @@
 """What will this install, and what changes: the page and the API, from stored rows alone."""
 
-import base64
 import copy
-import json
 import re
 from typing import Any
 
@@ -12,23 +10,10 @@ from django.urls import reverse
 from catalogs.models import Bundle
 from installs.models import CRDState
 from tests.factories import make_bundle, make_catalog, make_cluster, make_operator, make_package
-from tests.worlds.bundle_images import CRD, SERVICE, csv
+from tests.worlds.bundle_images import CRD, SERVICE, blob, csv
 
 pytestmark = pytest.mark.django_db
 EVIL = "<script>alert(1)</script>"
-
-
-def blob(name: str, *objects: dict[str, Any], **more: Any) -> bytes:
-    """An olm.bundle blob that carries the objects."""
-    properties = [
-        {"type": "olm.bundle.object", "value": {"data": base64.b64encode(text).decode()}}
-        for text in (json.dumps(each).encode() for each in objects)
-    ]
-    for kind, value in more.items():
-        properties.append({"type": kind.replace("_", "."), "value": value})
-    return json.dumps(
-        {"schema": "olm.bundle", "name": name, "package": "kettle", "properties": properties}
-    ).encode()
 
 
 @pytest.fixture

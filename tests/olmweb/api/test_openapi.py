@@ -114,6 +114,23 @@ def test_every_enum_is_one_schema_and_every_state_is_an_enum() -> None:
     assert "x-enum-name" not in msgspec.json.encode(document).decode()
 
 
+@pytest.mark.parametrize(
+    ("schema", "field", "enum"),
+    [
+        ("ResolutionCandidate", "code", "RejectionCode"),
+        ("Resolution", "blocked_by", "ResolutionBlocker"),
+        ("Action", "outcome_code", "OutcomeCode"),
+        ("ActionData", "outcome_code", "OutcomeCode"),
+        ("DryRunResult", "code", "ErrorCode"),
+    ],
+)
+def test_codes_are_closed_enums_or_empty(schema: str, field: str, enum: str) -> None:
+    part = openapi_document()["components"]["schemas"][schema]["properties"][field]
+    reference, empty = part["anyOf"]
+    assert reference == {"$ref": f"#/components/schemas/{enum}"}
+    assert empty["const"] == ""
+
+
 @pytest.fixture
 def token(olivia: User) -> str:
     return ApiToken.issue(olivia.pk, "act")[0]
