@@ -17,6 +17,7 @@ from olmweb.cli.backends import get, patch, path_of, post, run_command
 from olmweb.cli.failures import UNREACHABLE_CODES, Exit, Failure, unreachable, usage
 from olmweb.cli.frame import (
     ACT,
+    Choice,
     Command,
     F,
     Session,
@@ -74,7 +75,7 @@ def choice_options(function: F) -> F:
             callback=_read_config,
             help="YAML or JSON of spec.config (environment, resources, ...); - for standard input.",
         ),
-        click.option("--approval", type=click.Choice(APPROVALS), help="Of updates."),
+        click.option("--approval", type=Choice(APPROVALS), help="Of updates."),
         click.option(
             "--targets",
             metavar="NAMESPACES",
@@ -255,7 +256,7 @@ def _action_lines(action: Row) -> Iterator[str]:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
+    type=Choice(FORMATS),
     default="yaml",
     show_default=True,
     help="One YAML file, a Kustomize folder, or an Argo CD Application.",

@@ -17,6 +17,11 @@ class Exit(IntEnum):
 # Statuses with which a proxy, or a server that is going down, answers in place of OLM Web.
 _NOT_THERE = (502, 503, 504)
 UNREACHABLE_CODES = ("unreachable",)
+UNAUTHORIZED = 401
+HOW_TO_AUTHENTICATE = (
+    "Make a token there with `olmweb token create USER --name NAME` or on its page API tokens, and "
+    "give it in OLMWEB_TOKEN or with --token-file."
+)
 
 
 class Failure(Exception):
@@ -67,7 +72,7 @@ def failure_of(status: int, document: Any) -> Failure:
     return Failure(
         error["message"],
         code=str(error.get("code") or "refused"),
-        hint=str(error.get("hint") or ""),
+        hint=HOW_TO_AUTHENTICATE if status == UNAUTHORIZED else str(error.get("hint") or ""),
         fields=error.get("fields") or {},
         exit_code=_exit_code(status, str(error.get("code"))),
     )

@@ -1,11 +1,12 @@
 """The frame of every command: common options, sections of the help, the session."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from olmweb.cli import output
 from olmweb.cli.backends import Backend, Local, Pairs, Remote, get_list
@@ -55,6 +56,18 @@ class Session:
             output.print_json(document)
         else:
             output.print_lines(lines())
+
+    def answer_list(
+        self, document: Any, columns: Sequence[output.Column], *, things: str, empty: str
+    ) -> None:
+        """Prints the list with --json, else its table, and on stderr what --limit leaves out."""
+        items = document["items"]
+        self.answer(document, lambda: output.table(columns, items, empty=empty))
+        if document["next"] and not self.as_json:
+            click.echo(
+                f"{len(items)} of {document['count']} {things}: --limit leaves out the others.",
+                err=True,
+            )
 
     def catalog(self, name: str) -> tuple[str, str]:
         """Cluster (`-` for none) and name of the catalog NAME or CLUSTER/NAME.
@@ -171,10 +184,33 @@ def user_option(function: F) -> F:
     )(function)
 
 
+class Choice(click.Choice[str]):
+    """One of the choices, written in any case; messages, help and completion have their own
+    spelling, where click writes them in lower case."""
+
+    def __init__(self, choices: Iterable[str]) -> None:
+        super().__init__(choices, case_sensitive=False)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(self.choices)}]"
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        return f"Choose one of {', '.join(self.choices)}"
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        return f'"{value}" is not one of {", ".join(self.choices)}.'
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        typed = incomplete.casefold()
+        return [CompletionItem(c) for c in self.choices if c.casefold().startswith(typed)]
+
+
 def method_option(*, required: bool = True, help: str = "What installs it.") -> Callable[[F], F]:
     return click.option(
         "--method",
-        type=click.Choice(METHODS, case_sensitive=False),
+        type=Choice(METHODS),
         metavar="METHOD",
         required=required,
         help=f"{help} One of {', '.join(METHODS)}.",

@@ -10,6 +10,7 @@ from olmweb.cli.backends import Local, get, get_list, path_of, run_command
 from olmweb.cli.failures import Exit, Failure, usage
 from olmweb.cli.frame import (
     LOOK,
+    Choice,
     Command,
     Session,
     complete_catalog,
@@ -86,7 +87,7 @@ LINKS = (
 @click.option(
     "--health",
     multiple=True,
-    type=click.Choice(HEALTH, case_sensitive=False),
+    type=Choice(HEALTH),
     metavar="HEALTH",
     help=f"Only in this health ({', '.join(HEALTH)}); may be repeated.",
 )
@@ -106,9 +107,8 @@ def operators(session: Session, name: str | None, limit: int | None, **filters: 
         session.answer(row, lambda: _operator_lines(row))
         return
     document = get_list(session.backend, "operators", pairs(**filters), limit)
-    session.answer(
-        document,
-        lambda: table(OPERATORS, document["items"], empty="No installed operators match."),
+    session.answer_list(
+        document, OPERATORS, things="operators", empty="No installed operators match."
     )
 
 
@@ -264,7 +264,7 @@ DISAGREEING = (
 @click.option(
     "--watch",
     "target",
-    type=click.Choice(WATCHES),
+    type=Choice(WATCHES),
     help="Namespaces that the OperatorGroup of a Subscription selects.  [default: all]",
 )
 @click.option(
@@ -332,7 +332,7 @@ DIFFERENCES = (
 @click.option(
     "--severity",
     multiple=True,
-    type=click.Choice(SEVERITIES),
+    type=Choice(SEVERITIES),
     help="Only of this severity; may be repeated.",
 )
 @click.option("--code", metavar="ID", multiple=True, help="Only of this rule; may be repeated.")
@@ -361,10 +361,7 @@ def readiness(
         next_catalog = "/".join(session.catalog(next_catalog))
     query = pairs(cluster=cluster, next_catalog=next_catalog, **filters)
     document = get_list(session.backend, "readiness", query, limit)
-    session.answer(
-        document,
-        lambda: table(READINESS, document["items"], empty="No blockers found."),
-    )
+    session.answer_list(document, READINESS, things="blockers", empty="No blockers found.")
 
 
 @click.command(cls=Command, section=LOOK)
@@ -383,9 +380,7 @@ def compare(session: Session, before: str, after: str, limit: int | None, **filt
     """
     query = pairs(from_=_point(session, before), to=_point(session, after), **filters)
     document = get_list(session.backend, "compare", query, limit)
-    session.answer(
-        document, lambda: table(DIFFERENCES, document["items"], empty="Nothing differs.")
-    )
+    session.answer_list(document, DIFFERENCES, things="changes", empty="Nothing differs.")
 
 
 def _point(session: Session, text: str) -> str:

@@ -20,7 +20,7 @@ from tests.worlds.rest import MESSAGE, World
 READS = [
     ("operators", 0),
     ("operators --health failed --cluster prod", 0),
-    ("operators --finding - --limit 1", 0),
+    ("operators --finding - --limit 9", 0),
     ("operators argocd", 0),
     ("operators etcd", 0),
     ("operators nothing", 1),
@@ -132,7 +132,11 @@ def test_a_list_of_many_pages_arrives_whole(
     assert len(whole["items"]) == whole["count"] == 4
     part = olmweb("operators", "--json", "--limit", "3").document
     assert part["items"] == whole["items"][:3]
-    assert part["next"]
+    assert (part["count"], part["next"] is None) == (4, False)
+    table = olmweb("operators", "--limit", "3")
+    assert len(table.out.splitlines()) == 1 + 3
+    assert table.err == "3 of 4 operators: --limit leaves out the others.\n"
+    assert olmweb("operators", "--limit", "4").err == ""
 
 
 def test_a_catalog_name_that_several_clusters_have_is_refused_with_their_names(

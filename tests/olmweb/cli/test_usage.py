@@ -116,6 +116,26 @@ def test_wrong_usage_ends_with_2(words: list[str], olmweb: Olmweb) -> None:
     assert set(error) == {"code", "message", "hint", "fields"}
 
 
+@pytest.mark.parametrize(
+    ("words", "option", "choices"),
+    [
+        (
+            "resolve prod/a b --method Helm", "--method",
+            "PlatformOperator, ClusterExtension, Subscription",
+        ),
+        ("install b --cluster c --method x", "--method", "PlatformOperator, ClusterExtension"),
+        ("operators --health Well", "--health", "Failed, Blocked, Degraded, NeedsApproval"),
+        ("export a b --approval never", "--approval", "Automatic, Manual."),
+    ],
+)  # fmt: skip
+def test_a_wrong_choice_lists_the_choices_as_they_are_written(
+    words: str, option: str, choices: str, olmweb: Olmweb
+) -> None:
+    error = olmweb(*words.split(), "--json").document["error"]["message"]
+    assert f"'{option}'" in error
+    assert f'"{words.split()[-1]}" is not one of {choices}' in error
+
+
 def test_a_server_that_does_not_answer_ends_with_3_and_one_sentence(olmweb: Olmweb) -> None:
     server = f"http://127.0.0.1:{free_port()}"
     text = olmweb("operators", "--server", server)
@@ -210,6 +230,10 @@ def test_a_wrong_token_ends_with_1_and_a_sentence(
     assert text.err.startswith("Error: This token is not known")
     none = olmweb("operators", "--server", server, "--json")
     assert (none.code, none.document["error"]["code"]) == (1, "unauthorized")
+    for hint in (text.err.splitlines()[1], none.document["error"]["hint"]):
+        assert "`olmweb token create USER --name NAME`" in hint
+        assert "OLMWEB_TOKEN or with --token-file" in hint
+        assert "Bearer" not in hint
 
 
 @pytest.mark.parametrize("source", ["variable", "file", "variable of a file", "option"])
@@ -330,8 +354,8 @@ def test_completion_has_a_script_for_each_shell(shell: str, olmweb: Olmweb) -> N
     [
         ("olmweb re", ["plain,readiness", "plain,resolve"]),
         ("olmweb token cr", ["plain,create"]),
-        ("olmweb operators --health deg", ["plain,degraded"]),
-        ("olmweb resolve a b --method sub", ["plain,subscription"]),
+        ("olmweb operators --health deg", ["plain,Degraded"]),
+        ("olmweb resolve a b --method sub", ["plain,Subscription"]),
     ],
 )
 def test_commands_options_and_values_are_completed(typed: str, offered: list[str]) -> None:
