@@ -49,6 +49,7 @@ class Plan:
     steps: tuple[Step, ...]
     package: str = ""
     catalog: str = ""
+    chosen_catalog: Catalog | None = field(default=None, compare=False)
     channel: str = ""
     version: str = ""
     target: str = ""
@@ -174,6 +175,7 @@ def plan_install(
         ),
         package=package.name,
         catalog=package.catalog.name,
+        chosen_catalog=package.catalog,
         channel=choice.channel,
         version=choice.version,
         target=bundle,

@@ -255,6 +255,7 @@ def request(
         "name": plan.name,
         "package": plan.package,
         "catalog": plan.catalog,
+        "chosen_catalog": plan.chosen_catalog,
         "channel": plan.channel,
         "version": plan.version[:300],
         "target": plan.target,

@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from catalogs.models import Catalog
 from installs.models.steps import Apply, Step, from_json
 from olmweb.models import Cluster
 
@@ -84,7 +85,11 @@ class Action(models.Model):
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=253)  # of the object
     package = models.CharField(max_length=253, blank=True)
-    catalog = models.CharField(max_length=253, blank=True)
+    catalog = models.CharField(max_length=253, blank=True)  # its name in the object
+    # The catalog that the package was chosen in; an object may name another of the same name.
+    chosen_catalog = models.ForeignKey(
+        Catalog, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
     state = models.CharField(max_length=20, choices=State.choices, default=State.PENDING)
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"

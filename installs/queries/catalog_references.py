@@ -33,12 +33,15 @@ class NamedCatalog:
 
 
 class KnownCatalogs:
-    """The stored catalogs by the names that objects use. One query."""
+    """The stored catalogs by the names that objects use, and those with these ids. One query."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], ids: Iterable[int] = ()) -> None:
+        self.by_id: dict[int, Catalog] = {}
         self._by_name: dict[tuple[int | None, str], list[Catalog]] = defaultdict(list)
-        rows = Catalog.objects.select_related("cluster").filter(name__in={*names} - {""})
+        wanted = Q(name__in={*names} - {""}) | Q(pk__in={*ids})
+        rows = Catalog.objects.select_related("cluster").filter(wanted)
         for catalog in rows.order_by("slug", "pk"):
+            self.by_id[catalog.pk] = catalog
             self._by_name[catalog.cluster_id, catalog.name].append(catalog)
 
     def find(self, named: NamedCatalog) -> Catalog | None:
@@ -65,21 +68,26 @@ def catalog_of_operator(operator: Operator, candidates: Iterable[Catalog]) -> Ca
 
 def catalogs_of_operators(operators: Iterable[Operator]) -> dict[int, Catalog | None]:
     """Id of an operator -> its catalog; one query."""
-    return _find({row.pk: _of_operator(row) for row in operators})
+    named = {row.pk: _of_operator(row) for row in operators}
+    known = KnownCatalogs(catalog.name for catalog in named.values())
+    return {pk: known.find(catalog) for pk, catalog in named.items()}
 
 
 def catalogs_of_actions(actions: Iterable[Action]) -> dict[int, Catalog | None]:
-    """Id of an action -> its catalog; one query."""
-    return _find({row.pk: NamedCatalog(row.cluster_id, row.path, row.catalog) for row in actions})
+    """Id of an action -> the catalog that its package was chosen in, else the one that its object
+    means; one query."""
+    rows = list(actions)
+    ids = {row.chosen_catalog_id for row in rows if row.chosen_catalog_id}
+    known = KnownCatalogs((row.catalog for row in rows), ids)
+    return {
+        row.pk: known.by_id.get(row.chosen_catalog_id or 0)
+        or known.find(NamedCatalog(row.cluster_id, row.path, row.catalog))
+        for row in rows
+    }
 
 
 def _of_operator(row: Operator) -> NamedCatalog:
     return NamedCatalog(row.cluster_id, row.kind, row.catalog, row.catalog_namespace)
-
-
-def _find(named: dict[int, NamedCatalog]) -> dict[int, Catalog | None]:
-    known = KnownCatalogs(catalog.name for catalog in named.values())
-    return {pk: known.find(catalog) for pk, catalog in named.items()}
 
 
 def with_catalogs(references: Iterable[str], operators: QuerySet[Operator]) -> Q:

@@ -98,6 +98,18 @@ def test_of_catalogs_with_one_name_the_kind_and_the_namespace_decide(
     assert (row["catalog"], row["catalog_name"]) == (f"two/{slug}" if slug else "", "red")
 
 
+def test_an_action_names_the_catalog_that_its_package_was_chosen_in(db: None, get: Get) -> None:
+    prod = make_cluster(name="two")
+    v1 = make_catalog(cluster=prod, name="red", slug="v1", source_kind="ClusterCatalog")
+    make_catalog(cluster=prod, name="red", slug="v0", source_kind="CatalogSource", namespace="olm")
+    for number, chosen in enumerate((v1, None)):
+        prod.actions.create(verb="install", name=f"n{number}", catalog="red", chosen_catalog=chosen)
+    rows = get("actions", {"cluster": "two"}).json()["items"]
+    assert {row["object"]["name"]: row["catalog"] for row in rows} == {
+        "n0": "two/v1", "n1": "two/v0",
+    }  # fmt: skip
+
+
 def test_an_own_catalog_is_named_where_the_cluster_has_none_of_that_name(
     db: None, get: Get
 ) -> None:

@@ -68,6 +68,16 @@ def test_an_install_is_recorded_and_asking_twice_with_a_key_is_asking_once(olivi
     assert Action.objects.count() == 1
 
 
+def test_the_answer_names_the_catalog_that_was_asked_for(olivia: User) -> None:
+    cluster = Cluster.objects.get()
+    make_catalog(
+        cluster=cluster, slug="olm.redhat-operators", source_kind="CatalogSource", namespace="olm"
+    )
+    body = INSTALL | {"catalog": "prod/redhat-operators"}
+    for _ in range(2):  # the second meets the open action
+        assert post(olivia, body).json()["catalog"] == "prod/redhat-operators"
+
+
 @pytest.mark.parametrize(
     "changed", [{"name": "other"}, {"channel": "beta"}, {"force_conflicts": True}]
 )
