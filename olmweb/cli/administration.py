@@ -19,7 +19,7 @@ from olmweb.cli.backends import (
     set_up_django,
 )
 from olmweb.cli.failures import Exit, Failure, usage
-from olmweb.cli.frame import MANAGE, Command, Group, Session, pass_session
+from olmweb.cli.frame import MANAGE, Choice, Command, Group, Session, pass_session
 from olmweb.cli.output import Column, details, table
 
 SHELLS = ("bash", "zsh", "fish")
@@ -69,7 +69,7 @@ def list_tokens(session: Session, user: str | None) -> None:
 @click.option("--name", metavar="NAME", required=True, help="What it is for, up to 60 characters.")
 @click.option(
     "--scope",
-    type=click.Choice(SCOPES),
+    type=Choice(SCOPES),
     default=SCOPES[0],
     show_default=True,
     help="act may change something.",
