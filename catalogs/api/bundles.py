@@ -10,7 +10,7 @@ from ninja import FilterLookup, Query, Router
 from pydantic import AfterValidator
 
 from catalogs import lookup
-from catalogs.api.catalogs import content_state
+from catalogs.api.catalogs import content_state, verdicts_state
 from catalogs.api.parameters import CATALOG, CLUSTER, References, on_clusters
 from catalogs.api.schemas import (
     BundleDetail,
@@ -112,7 +112,7 @@ def get_bundle(
     notes = notes_on(row.package.catalog)
     return answer_one(
         request,
-        (row.pk, row.blob_id, content_state(), notes),
+        (row.pk, row.blob_id, verdicts_state(row.package.catalog), notes),
         lambda: _bundle_detail(request, row, notes),
     )
 

@@ -21,7 +21,7 @@ from catalogs.api.schemas import (
     inspection_state,
     problem_rows,
 )
-from catalogs.models import Catalog, ContentProblem
+from catalogs.models import Catalog, ContentProblem, PredictionRun
 from catalogs.sources.own_catalogs import (
     IMAGE,
     TYPED,
@@ -192,6 +192,12 @@ def catalog_state(catalog: Catalog) -> tuple[Any, ...]:
         *(catalog.pk, catalog.revision, catalog.content_hash, catalog.changed_at),
         *(catalog.synced_digest, catalog.problem_count),
     )
+
+
+def verdicts_state(catalog: Catalog) -> tuple[Any, ...]:
+    """What changes whenever its content or the verdicts on it do; one query."""
+    runs = PredictionRun.objects.filter(catalog=catalog)
+    return (*catalog_state(catalog), runs.aggregate(last=Max("evaluated_at"))["last"])
 
 
 def content_state() -> list[Any]:

@@ -14,8 +14,10 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern
 from django.utils import timezone
 
+from catalogs.models import Bundle, Catalog, Prediction, PredictionRun
 from olmweb.api import routes
 from olmweb.models import ApiToken
+from tests.factories import make_prediction
 from tests.worlds.rest import BLOB, DETAILS, EVERYTHING, LISTS, MESSAGE, ROOT, World
 from tests.worlds.rest_fixtures import Get
 
@@ -123,6 +125,33 @@ def test_a_detail_costs_few_queries_and_a_304_fewer(world: World, get: Get, path
         assert get(path, if_none_match=answer["ETag"]).status_code == 304
     assert len(short) <= 4
     assert "Authorization" in answer["Vary"]
+
+
+def test_the_tag_of_a_bundle_changes_with_its_verdicts_and_the_notes_on_its_catalog(
+    world: World, get: Get
+) -> None:
+    stored = Prediction.objects.exclude(bundle=None).filter(package__name="zulu")
+    bundle = Bundle.objects.get(pk__in=stored.values("bundle"))
+    path = f"bundles/prod/redhat-operators/zulu/{bundle.name}"
+    make_prediction(bundle=bundle, path="ClusterExtension")
+
+    def tag() -> str:
+        return str(get(path)["ETag"])
+
+    before = tag()
+    PredictionRun.objects.update(evaluated_at=timezone.now() + timedelta(hours=1))
+    evaluated = tag()
+    assert evaluated != before
+    trouble = {"type": "Serving", "status": "False", "reason": "Unavailable"}
+    Catalog.objects.filter(cluster=world.prod).update(
+        source_kind="ClusterCatalog", conditions=[trouble]
+    )
+    assert tag() != evaluated
+    verdicts = get(path).json()["verdicts"]
+    assert len(verdicts) == 3
+    for verdict in verdicts:
+        rules = {note["rule"] for note in verdict["notes"]}
+        assert ("ce-catalog-down" in rules) == (verdict["method"] == "ClusterExtension")
 
 
 # --- who may read -----------------------------------------------------------------------------
