@@ -54,6 +54,15 @@ const darkByPreference = (css) =>
     rule.after(query);
   });
 
+/** Only style sheets name PatternFly's variables: short names save a tenth of all styles and scripts. */
+function shortVariables(css) {
+  const names = new Map();
+  return css.replaceAll(/--pf-[\w-]+/g, (name) => {
+    if (!names.has(name)) names.set(name, `--pf${names.size}`);
+    return names.get(name);
+  });
+}
+
 async function stylesheet() {
   const sheets = await Promise.all(
     [
@@ -78,7 +87,7 @@ async function stylesheet() {
   });
   const used = postcss.parse(purged.css);
   darkByPreference(used);
-  await writeStyles("olmweb.css", used.toString());
+  await writeStyles("olmweb.css", shortVariables(used.toString()));
   // Of the admin pages, beside Django's own style sheets.
   await writeStyles("admin.css", await readFile(join(source, "admin.css"), "utf8"));
 }

@@ -5,7 +5,7 @@ Builtins: pages need no load tag. They only format; they never query.
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
@@ -240,7 +240,7 @@ def _time(value: datetime, zone: tzinfo, cluster: str, lasting: bool) -> str:
         '<time data-ago{}{} datetime="{}" title="{}">',
         SafeString('="lasting"') if lasting else "",
         format_html(' data-cluster="{}"', cluster) if cluster else "",
-        exact.isoformat(timespec="seconds"),
+        f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
         f"{exact:%Y-%m-%d %H:%M:%S %Z}",
     )
 
