@@ -47,7 +47,7 @@ CatalogState = Annotated[str, OneOf(tuple(Catalog.State.values), "CatalogState")
 Availability = Annotated[str, OneOf(("Available", Catalog.UNAVAILABLE), "Availability")]
 AccessMethodState = Annotated[str, OneOf((USED, FAILED, IMPOSSIBLE, UNTRIED), "AccessMethodState")]
 ConnectFailureReason = Annotated[
-    str, OneOf(("", *(str(reason) for reason in Reason)), "ConnectFailureReason")
+    str, OneOf(tuple(str(reason) for reason in Reason), "ConnectFailureReason")
 ]
 ImageInspectionState = Annotated[str, OneOf(catalog_inspection.STATES, "ImageInspectionState")]
 BundleInspectionState = Annotated[
@@ -141,7 +141,7 @@ class AccessMethodRow:
     name: str
     state: AccessMethodState
     message: str
-    reason: ConnectFailureReason
+    reason: ConnectFailureReason | Literal[""]
 
 
 @dataclass(frozen=True, slots=True)
