@@ -180,6 +180,8 @@ _DEPRECATED_LEVELS = {
     "BundleDeprecated": "of_bundle",
 }
 _DEPRECATED = "deprecated-entry"
+# What earlier releases of OLM v1 write instead of a notice, with the reason of one.
+_UNCHECKED = "deprecation checks have not been attempted as "
 # Reasons of such a condition whose status is False or Unknown; OLM v1.6 and newer.
 _NOT_DEPRECATED = ("NotDeprecated", "DeprecationStatusUnknown", "Absent")
 # Reasons with which a controller says that it waits for a person.
@@ -273,7 +275,8 @@ def classify(
         return _about_former_kind(finding, kind) if finding else None
     subject = {"kind": kind, "name": name, "namespace": namespace}
     names = {key: value for key, value in subject.items() if value}
-    if type in DEPRECATIONS and text and reason not in _NOT_DEPRECATED:
+    notice = text and reason not in _NOT_DEPRECATED and not text.startswith(_UNCHECKED)
+    if type in DEPRECATIONS and notice:
         entry = by_id()[_DEPRECATED]
         groups = entry.regex.search(text[:TEXT_LIMIT])
         facts = _facts(groups) if groups else {}
@@ -496,7 +499,18 @@ def _constraints(text: str) -> list[str]:
         if match["end"]:
             parts.append(text[start : match.start()])
             start = match.end()
-    return [*parts, text[start:]]
+    return _with_choices([*parts, text[start:]])
+
+
+def _with_choices(parts: Sequence[str]) -> list[str]:
+    """The constraints, with what "permits at most" lists joined again: ids, which have no space."""
+    joined: list[str] = []
+    for part in parts:
+        if joined and " permits at most " in joined[-1] and " " not in part:
+            joined[-1] += f", {part}"
+        else:
+            joined.append(part)
+    return joined
 
 
 def _facts(match: re.Match[str]) -> dict[str, str]:
@@ -528,6 +542,7 @@ _STANDS_FOR = {
     "catalog-namespace": "namespace of the catalog",
     "keep": "operator that shall stay",
     "release": "name of the Helm release",
+    "res": "resource",
 }
 SUBJECT_NAMES = ("name", "namespace", "kind", "package")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
@@ -559,8 +574,8 @@ def _with_openshift(steps: tuple[str, ...]) -> tuple[str, ...]:
     return (*steps[: at[-1] + 1], sentence, *steps[at[-1] + 1 :])
 
 
-# The option is left out for objects without a namespace.
-_NAMESPACE_OPTION = re.compile(r" -n \{(object_namespace|namespace)\}")
+# These options are left out for objects without a namespace and requests without a subresource.
+_OPTION = re.compile(r" (?:-n \{(object_namespace|namespace)|--subresource=\{(subresource))\}")
 
 
 def is_command(step: str) -> bool:
@@ -602,7 +617,7 @@ def fill_command(template: str, values: Mapping[str, str]) -> str:
     """The command with all values filled in that are safe in a shell."""
 
     def option(match: re.Match[str]) -> str:
-        return "" if values.get(match[1]) == "" else match[0]
+        return "" if values.get(match[1] or match[2]) == "" else match[0]
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
@@ -612,7 +627,7 @@ def fill_command(template: str, values: Mapping[str, str]) -> str:
             return text.lower() if allowed is _KIND else text
         return f"<{name.removeprefix('object_').replace('_', '-')}>"
 
-    return PLACEHOLDER.sub(value, _NAMESPACE_OPTION.sub(option, template))
+    return PLACEHOLDER.sub(value, _OPTION.sub(option, template))
 
 
 def fill_sentence(template: str, values: Mapping[str, str]) -> str:
@@ -624,6 +639,8 @@ def fill_sentence(template: str, values: Mapping[str, str]) -> str:
         )
         if not text:
             return _in_capitals(match[1].removeprefix("object_"))
+        if template.startswith(".", match.end()):  # the sentence has a full stop of its own
+            text = text.rstrip(".")
         return text if len(text) <= _SENTENCE_LIMIT else f"{text[:_SENTENCE_LIMIT]}…"
 
     return PLACEHOLDER.sub(value, template)

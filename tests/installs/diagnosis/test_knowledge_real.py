@@ -30,6 +30,7 @@ RENAMED = {
     "csv-strategy-invalid": "csv-strategy-unsupported",
     # Entries of their own since, as the remedy differs.
     "csv-webhook-not-ready": "csv-conversion-not-ready",
+    "csv-deployment-drift": "csv-deployment-rewrite",
 }
 RENAMED_FOR = {
     ("crdify-legacy", "BundleDeployment"): "rk-crd-upgrade-unsafe",

@@ -14,6 +14,7 @@ from installs.diagnosis.knowledge import (
     PLACEHOLDER,
     by_id,
     classify,
+    fill_command,
     fill_sentence,
     is_command,
     plain_remedy,
@@ -130,6 +131,27 @@ def test_no_placeholder_is_left_in_a_sentence_about_a_producer() -> None:
                 name for name in PLACEHOLDER.findall(template) if not finding.values.get(name)
             }
             left |= {(finding.id, name) for name in missing}
+    assert not left
+
+
+def test_no_command_lacks_a_value_that_the_message_has() -> None:
+    messages = [(row.message or row.reason, row.kind, row.type, row.reason) for row in PRODUCERS]
+    messages += [
+        (words.format(refusal.message), kind, type_, reason)
+        for refusal in REFUSALS
+        for kind, type_, reason, words in PASSED_ON
+    ]
+    left = set()
+    for message, kind, type_, reason in messages:
+        finding = classify(message, kind=kind, type=type_, reason=reason)
+        assert finding is not None
+        for template in finding.remedy_templates:
+            if not template.startswith("$ "):
+                continue
+            for name in PLACEHOLDER.findall(template):
+                value = finding.values.get(name)
+                if value and "<" in fill_command(f"{{{name}}}", finding.values):
+                    left.add((finding.id, name, value))
     assert not left
 
 
