@@ -7,6 +7,7 @@ can't be read; custom resources before their definitions; namespaces last.
 
 from collections.abc import Collection, Iterator, Sequence
 
+from installs.actions.clean_up_steps import subject
 from installs.actions.plan import Plan
 from installs.actions.removal import CONVERTED
 from installs.models import Action, CRDState
@@ -162,10 +163,10 @@ def _consequences(rows: Sequence[Leftover]) -> Iterator[str]:
 
 
 def adopted_again(cluster: Cluster, steps: Sequence[Step]) -> set[str] | None:
-    """The labels of the objects of these steps that are no leftovers by the rows: deleted, or of an
+    """The labels of the steps for objects that are no leftovers by the rows: deleted, or of an
     operator that exists. None while the operators of the cluster are not known. Queries as
     removed_owners."""
     if not is_read(cluster):
         return None
     left = {row.label for owner in removed_owners([cluster]) for row in owner.leftovers}
-    return {step.label for step in steps if isinstance(step, Delete)} - left
+    return {step.label for step in steps if subject(step).label not in left}

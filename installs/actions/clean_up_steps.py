@@ -108,10 +108,19 @@ def carry_out(
     return None
 
 
+def subject(step: Step) -> Delete:
+    """The deletion of the leftover that the step is for: itself, that of the definition of custom
+    resources and of a conversion, that of the original of copies."""
+    if isinstance(step, DeleteAll) and step.name:
+        return Delete(step.kind, step.selector.partition("=")[2], step.name)
+    if isinstance(step, DeleteAll):
+        return Delete(EndConversion.kind, "", step.resource)
+    return Delete(step.kind, step.namespace, step.name)
+
+
 def exists(client: KubeClient, cluster: Cluster, step: Step, as_user: Impersonation | None) -> bool:
-    """Whether the one object that the step deletes exists and is not being deleted. False for steps
-    of another kind. Raises KubeError."""
-    meta = _meta(client, cluster, step, as_user) if isinstance(step, Delete) else None
+    """Whether the object that the step is for exists and is not being deleted. Raises KubeError."""
+    meta = _meta(client, cluster, subject(step), as_user)
     return meta is not None and not meta.deleted_at
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from installs.actions.clean_up import chosen_first, plan_clean_up
+from installs.actions.clean_up import adopted_again, chosen_first, plan_clean_up
 from installs.models import Action, ClusterInventory, CopyReport
 from installs.models.steps import from_json, to_json
 from installs.queries.leftovers import removed_owner
@@ -13,7 +13,7 @@ from installs.state.full_sync import sync_cluster
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_cluster, make_component, make_crd
+from tests.factories import make_cluster, make_component, make_crd, make_operator
 from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
@@ -101,6 +101,19 @@ def test_a_selection_of_nothing_or_of_something_else_is_refused(prod: Cluster) -
         plan_clean_up(prod, owner, ())
     with pytest.raises(BadRequest, match="Namespace kube-system is not among the leftovers"):
         plan_clean_up(prod, owner, ("Namespace kube-system",))
+
+
+def test_what_belongs_to_an_operator_again_is_not_deleted_and_neither_are_its_custom_resources(
+    prod: Cluster,
+) -> None:
+    steps = plan(prod, PLAIN, CRD, without_conversion=True).steps
+    assert adopted_again(prod, steps) == set()
+    make_operator(cluster=prod, kind="Subscription", namespace="apps", name="etcd", package="etcd")
+    make_component(
+        cluster=prod, kind="ClusterServiceVersion", namespace="apps", name="etcd.v1",
+        details={"owned_crds": ["etcds.example.com", "backups.example.com"]},
+    )  # fmt: skip
+    assert adopted_again(prod, steps) == {step.label for step in steps}
 
 
 def test_the_page_needs_the_words_then_tries_and_then_records(
