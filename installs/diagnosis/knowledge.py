@@ -548,6 +548,8 @@ SUBJECT_NAMES = ("name", "namespace", "kind", "package")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _SENTENCE_LIMIT = 200
+# Indented lines and items of a list go on with the line before, as after a colon.
+_NEXT_ERROR = re.compile(r"(?<=[^\s:;,])\n(?=[^\s*-])")
 # The namespace of OLM v1 in upstream's manifests, which commands name, and OpenShift's two by the
 # word of the command that tells them apart (deploy/helm/olmweb/values.yaml has the same names).
 _UPSTREAM = "olmv1-system"
@@ -631,12 +633,14 @@ def fill_command(template: str, values: Mapping[str, str]) -> str:
 
 
 def fill_sentence(template: str, values: Mapping[str, str]) -> str:
-    """The sentence with values as plain text: one line, at most 200 characters each."""
+    """The sentence with values as plain text: one line, at most 200 characters each.
+
+    Errors that are joined line by line stay apart, by semicolons.
+    """
 
     def value(match: re.Match[str]) -> str:
-        text = " ".join(
-            "".join(c if c.isprintable() else " " for c in values.get(match[1], "")).split()
-        )
+        text = _NEXT_ERROR.sub("; ", values.get(match[1], ""))
+        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         if not text:
             return _in_capitals(match[1].removeprefix("object_"))
         if template.startswith(".", match.end()):  # the sentence has a full stop of its own
