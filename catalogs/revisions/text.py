@@ -26,7 +26,7 @@ _COUNTED = {
     ChangeKind.CHANNEL_CHANGED: ("change inside channels", "changes inside channels"),
     ChangeKind.BUNDLE_ADDED: ("bundle added", "bundles added"),
     ChangeKind.IMAGES_CHANGED: ("bundle with other images", "bundles with other images"),
-    ChangeKind.BUNDLE_CHANGED: ("bundle with another content", "bundles with another content"),
+    ChangeKind.BUNDLE_CHANGED: ("bundle with other content", "bundles with other content"),
     ChangeKind.UNDEPRECATED: ("deprecation withdrawn", "deprecations withdrawn"),
 }
 _TITLES = {
