@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import Model
 from django.utils import timezone
 
@@ -21,7 +22,7 @@ from installs import tasks
 from installs.facts import evaluate
 from installs.facts.cluster_facts import cluster_facts, market_of, watched_from
 from installs.facts.evaluate import refresh
-from installs.models import ClusterInventory
+from installs.models import Action, ClusterInventory, InstallRequest
 from olmweb.models import Cluster
 from tests.factories import (
     make_bundle,
@@ -181,6 +182,18 @@ def test_what_a_catalog_leaves_behind_goes_with_it(catalog: Catalog) -> None:
     delete_catalog(catalog.pk)
     left: list[type[Model]] = [Prediction, PredictionRun, Package]
     assert [model._default_manager.count() for model in left] == [0, 0, 0]
+
+
+def test_actions_and_requests_outlive_the_catalog_of_their_package(catalog: Catalog) -> None:
+    cluster = make_cluster()
+    action = Action.objects.create(cluster=cluster, verb="install", chosen_catalog=catalog)
+    asked = {"catalog_name": str(catalog), "package": "torn", "user": None}
+    request = InstallRequest.objects.create(cluster=cluster, catalog=catalog, **asked)
+    delete_catalog(catalog.pk)
+    connection.check_constraints()
+    for row, name in ((action, "chosen_catalog"), (request, "catalog")):
+        row.refresh_from_db()
+        assert getattr(row, name) is None
 
 
 def test_kinds_that_the_cluster_does_not_serve_and_namespaces_that_it_has_are_told(
