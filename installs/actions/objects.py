@@ -208,7 +208,7 @@ def other_config(there: Manifest, manifest: Manifest) -> list[str]:
     Lists count as one value: server-side apply replaces them as a whole, and the API server fills
     in defaults in their items only.
     """
-    return [".".join((_CONFIG, *path)) for path in _other_paths(there, manifest)]
+    return sorted(".".join((_CONFIG, *path)) for path in _other_paths(there, manifest))
 
 
 def _other_paths(there: Manifest, manifest: Manifest) -> list[tuple[str, ...]]:

@@ -311,7 +311,7 @@ def row_menu(id: int, name: str, entries: Mapping[str, str]) -> SafeString:
     readers. Built here and not by a template, as every row of a list has a menu."""
     return format_html(
         '<details class="olm-menu" id="menu-{}"><summary aria-label="Actions for {}">⋮</summary>'
-        '<ul class="olm-menu-list olm-menu-end">{}</ul></details>',
+        '<ul class="olm-menu-list">{}</ul></details>',
         id,
         name,
         format_html_join(

@@ -142,8 +142,8 @@ FAULTS = """() => {
 }"""
 
 # The navigation slides out of a page that becomes narrower.
-ANIMATIONS_END = """() => Promise.allSettled(document.getAnimations()
-  .filter((one) => one.effect.getTiming().iterations !== Infinity).map((one) => one.finished))"""
+STILL = """() => document.getAnimations()
+  .every((one) => one.playState !== "running" || one.effect.getTiming().iterations === Infinity)"""
 
 
 @pytest.mark.parametrize("names", [PUBLIC, tuple(ACCOUNT_PAGES)], ids=["public", "account"])
@@ -158,7 +158,7 @@ def test_every_page_fits_at_every_width_and_its_targets_can_be_hit(
         page.goto((PAGES | ACCOUNT_PAGES)[name])
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
-            page.evaluate(ANIMATIONS_END)
+            page.wait_for_function(STILL)
             faults |= {f"{name} at {width}: {fault}" for fault in page.evaluate(FAULTS)}
     assert not faults, "\n".join(sorted(faults))
 
