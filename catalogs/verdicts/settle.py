@@ -38,7 +38,7 @@ def images_to_inspect(catalog: Catalog, *, all_versions: bool = False) -> list[s
 def _bundles(packages: Sequence[Package]) -> Iterator[tuple[Bundle, bool, bool]]:
     """The bundles whose objects are in their image alone, whether an install method would choose
     them, and whether they are the head of a channel."""
-    rows = Bundle.objects.filter(package__in=packages).order_by("ordinal")
+    rows = Bundle.objects.filter(package__in=packages).order_by("package_id", "ordinal")
     bundles = list(rows.only(*BUNDLE_FIELDS, "webhooks", "version_key"))
     chosen = {choice.bundle for choice in chosen_bundles(packages, bundles).values()}
     channels = Channel.objects.filter(package__in=packages)
