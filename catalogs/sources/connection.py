@@ -92,8 +92,8 @@ def probe_plaintext(host: str, port: int) -> ConnectFailure:
         with closing(socket.create_connection((host, port), PROBE_SECONDS)) as connected:
             reason = Reason.ONLY_TLS if _speaks_tls(connected) else Reason.NO_GRPC
     except OSError as error:
-        found = failure_of(where, error)
-        return found or ConnectFailure(
+        failure = failure_of(where, error)
+        return failure or ConnectFailure(
             Reason.ROUTE, f"{where} can't be reached: {_words(error)}", _HINTS[Reason.ROUTE]
         )
     return ConnectFailure(reason, _SENTENCES[reason].format(host=where), _HINTS[reason])

@@ -21,11 +21,11 @@ from installs.actions.objects import (
     DryRun,
     apply_step,
     approval_problem,
+    config_refusal,
     delete_step,
     explain,
     explain_step,
     is_there,
-    kept_config,
     other_config,
     remake_problem,
     remove_others,
@@ -139,8 +139,14 @@ def _change(action: Action, client: KubeClient) -> bool:
                 code="already-so",
             )
             return True
-        if kept := _kept_config(action, client):
-            finish(action, Action.State.REFUSED, kept.message, code=kept.code, hint=kept.hint)
+        if refusal := _config_refusal(action, client):
+            finish(
+                action,
+                Action.State.REFUSED,
+                refusal.message,
+                code=refusal.code,
+                hint=refusal.hint,
+            )
             return True
         _mark_sent(action)
     configures = action.verb == Action.Verb.CONFIGURE
@@ -161,14 +167,14 @@ def _is_so(action: Action, there: dict[str, Any]) -> bool:
     return _includes(there.get("spec"), wanted["spec"])
 
 
-def _kept_config(action: Action, client: KubeClient) -> DryRun | None:
+def _config_refusal(action: Action, client: KubeClient) -> DryRun | None:
     """The refusal of a configuration that another manager has added fields to since its review,
     unless their removal is confirmed."""
     if action.verb != Action.Verb.CONFIGURE or action.force:
         return None
     as_user = impersonation(action)
     applied = apply_step(client, action.main, as_user, dry_run=True, force=action.force)
-    return kept_config(applied, action.main)
+    return config_refusal(applied, action.main)
 
 
 def _is_reviewed_object(action: Action, there: dict[str, Any] | None) -> bool:

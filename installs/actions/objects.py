@@ -257,7 +257,7 @@ def remove_others(
     )
 
 
-def kept_config(applied: Manifest, step: Apply) -> "DryRun | None":
+def config_refusal(applied: Manifest, step: Apply) -> "DryRun | None":
     """The refusal of a configuration without fields that `applied`, the answer to its dry run,
     still has: other managers own them, so server-side apply leaves them."""
     paths = other_config(applied, step.manifest)

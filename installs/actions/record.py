@@ -26,10 +26,10 @@ from installs.actions.objects import (
     apply_step,
     approval_problem,
     config_changes,
+    config_refusal,
     delete_step,
     explain_step,
     is_there,
-    kept_config,
     may_write,
     remake_problem,
     remove_others,
@@ -119,7 +119,7 @@ def _try_config(
 ) -> DryRun:
     """The result for another `spec.config` of an object, with what changes."""
     applied = apply_step(client, step, as_user, dry_run=True, force=plan.force)
-    if refused := kept_config(applied, step):
+    if refused := config_refusal(applied, step):
         if not plan.force:
             return refused
         remove_others(client, step, applied, as_user, dry_run=True)

@@ -226,12 +226,12 @@ def test_a_port_that_drops_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None
         server.listen(0)
         port = server.getsockname()[1]
         waiting = [socket.socket() for _ in range(4)]
-        for one in waiting:
-            one.setblocking(False)
-            one.connect_ex(("127.0.0.1", port))
+        for client in waiting:
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.1", port))
         failure = probe_plaintext("127.0.0.1", port)
-        for one in waiting:
-            one.close()
+        for client in waiting:
+            client.close()
     assert failure.reason == Reason.TIMEOUT
     assert "NetworkPolicies" in failure.hint
 

@@ -55,9 +55,9 @@ def test_a_check_is_started_and_read_by_its_person(
     tasks.check_crds(CrdCheck.objects.get().pk)
     answer = client.get(made["Location"], headers=mine).json()
     assert (answer["state"], answer["bundle"], answer["error"]) == ("done", BUNDLE, None)
-    (found,) = answer["crds"]
-    assert (found["name"], found["objects"], found["refused"], found["already"]) == (CRD, 2, 1, 0)
-    assert found["misfits"] == [
+    (row,) = answer["crds"]
+    assert (row["name"], row["objects"], row["refused"], row["already"]) == (CRD, 2, 1, 0)
+    assert row["misfits"] == [
         {
             "namespace": "apps",
             "name": "b",
@@ -75,7 +75,7 @@ def test_a_check_is_started_and_read_by_its_person(
             ],
         }
     ]
-    assert [(row["field"], row["outcome"]) for row in found["changes"]] == [
+    assert [(change["field"], change["outcome"]) for change in row["changes"]] == [
         ("^.spec.size", "refused")
     ]
     assert client.get(CHECK, headers=headers(alice)).status_code == 404
