@@ -33,6 +33,8 @@ SHOWS_FOCUS = """() => {
   return inside && focused !== blurred;
 }"""
 
+SETTLED = "() => !document.querySelector('.htmx-added, .htmx-settling, .htmx-swapping')"
+
 
 def sign_in(page: Page, user: str, then: str = "/", *, password: str = "") -> None:
     """Signs a user in, by default with the demo's password, and lands on the page `then`."""
@@ -59,6 +61,8 @@ def follow_to(page: Page, word: str) -> None:
 
 def tab_to(page: Page, goal: Locator, *, limit: int = 90) -> None:
     """Presses Tab until `goal` has the focus; every stop on the way must show that it has it."""
+    # Before its styles are there, a page has not followed its fragment yet: Tab begins at the top.
+    page.wait_for_load_state()
     hidden = []
     for _ in range(limit):
         page.keyboard.press("Tab")
@@ -75,6 +79,8 @@ def tab_to(page: Page, goal: Locator, *, limit: int = 90) -> None:
 def press(page: Page, goal: Locator) -> None:
     """Presses Tab until the link or button has the focus, then Enter."""
     tab_to(page, goal)
+    # htmx takes over what it swapped in a moment later; until then a form is a plain form.
+    page.wait_for_function(SETTLED)
     page.keyboard.press("Enter")
 
 

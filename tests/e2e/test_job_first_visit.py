@@ -73,6 +73,7 @@ def test_the_tasks_are_open_after_signing_in_from_them(new_page) -> None:
     page.keyboard.press("Enter")
     # Back at the tasks: they are open, and the next stop is the first of them.
     expect(panel).to_contain_text("You are signed in as operator.")
+    expect(panel.locator("#tasks:target")).to_be_visible()
     tab_to(page, panel.get_by_role("link", name="See why operators fail"), limit=1)
     tab_to(page, panel.get_by_role("link", name="Install Tracing Demo"), limit=1)
     tab_to(page, panel.get_by_role("link", name="choose another installable operator"), limit=1)
