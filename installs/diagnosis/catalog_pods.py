@@ -12,6 +12,8 @@ from installs.diagnosis.types import Observation
 from olmweb.kube.fields import items, number, text
 
 NOT_READY = "NotReady"  # reason of a container that runs and does not pass its probes
+NODE_LOST = "NodeNotReady"  # reason of a pod whose node has stopped to report
+REPORT = "resolver"  # detail: what OLM's resolver reports of the connection
 _CONNECTING = ("CONNECTING", "IDLE")
 _KILLED = "ended with OOMKilled"
 # The Deployment in every release, whatever its namespace: olmv1-system, openshift-catalogd.
@@ -32,14 +34,17 @@ def catalog_pod_line(source: Observation) -> str:
         return f"{FAILING}{_words(source.namespace, pod)}"
     if state in _CONNECTING:
         return ""
+    report = f"; the resolver reports: {words}" if (words := text(details, REPORT)) else ""
     if address := text(details, "address"):
-        return f"catalog {where} is served at {address}: connection {state}"
+        return f"catalog {where} is served at {address}: connection {state}{report}"
     if not isinstance(details.get("pods_total"), int) or items(details, "pods"):
         return ""  # not read, or only being created
     if not details["pods_total"]:
         return f"catalog {where} has no pod: connection {state}"
     address = text(details, "connected_to") or f"{source.name}.{source.namespace}.svc:50051"
-    return f"catalog {where} has running pods: connection {state} at {address}"
+    if details.get("endpoints") == 0:
+        return f"catalog {where} has running pods and no endpoint: connection {state} at {address}"
+    return f"catalog {where} has running pods: connection {state} at {address}{report}"
 
 
 def catalogd_line(catalogd: Mapping[str, Any]) -> str:
@@ -57,6 +62,17 @@ def catalogd_line(catalogd: Mapping[str, Any]) -> str:
     if catalogd.get("pods_total") == 0:
         return f"catalogd in {namespace} has no pod"
     return f"catalogd in {namespace} is not available"
+
+
+def line_of_reason(kind: str, namespace: str, name: str, reason: str, message: str) -> str:
+    """What the knowledge base reads of the reason of a pod, that of a catalog for a CatalogSource;
+    the message itself for other kinds and reasons."""
+    if class_of("Pod", WAITING, "", reason) is State.UNKNOWN:
+        return message
+    pod = {"name": name if kind == "Pod" else "", "reason": reason, "message": message}
+    if kind == "CatalogSource":
+        return f"{FAILING}{_words(namespace or '?', pod)}"
+    return f"{reason}: {message}" if kind == "Pod" else message
 
 
 def _words(namespace: str, pod: Mapping[str, Any]) -> str:

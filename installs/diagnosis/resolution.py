@@ -24,6 +24,12 @@ _TEXT_LIMIT = 32_768
 _CATALOG = re.compile(
     r"error using catalogsource (?P<namespace>[^/\s]{1,300})/(?P<name>[^:\s]{1,300}):"
 )
+# The resolver could not list what the registry serves, with the error of the connection.
+_CONNECTION = re.compile(
+    r"error using catalogsource (?P<namespace>[^/\s]{1,300})/(?P<name>[^:\s]{1,300}): "
+    r"(?:failed to list bundles|error encountered while listing bundles|[Ee]rror iterating bundles)"
+    r": (?P<error>[^\n]{1,1000})"
+)
 _EMPTY_CATALOG = re.compile(
     r"no operators found from catalog (?P<name>\S{1,300}) in namespace (?P<namespace>\S{1,300})"
     r" referenced by subscription"
@@ -46,6 +52,13 @@ def blamed_catalog(message: str) -> tuple[str, str] | None:
     cut = message[:_TEXT_LIMIT]
     match = _CATALOG.search(cut) or _EMPTY_CATALOG.search(cut)
     return (match["namespace"], match["name"]) if match else None
+
+
+def connection_error(message: str) -> tuple[str, str, str] | None:
+    """Namespace and name of the CatalogSource that could not be read, and the error; None without
+    one."""
+    match = _CONNECTION.search(message[:_TEXT_LIMIT])
+    return (match["namespace"], match["name"], match["error"]) if match else None
 
 
 def blocked_by(subject: Observation, message: str) -> str:

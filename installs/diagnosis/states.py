@@ -237,6 +237,9 @@ _WORKLOADS = {
         waiting - Unschedulable,SchedulingGated,SchedulerError R
         waiting - Evicted,NodeLost,OOMKilled,Error,ContainerCannotRun,DeadlineExceeded R
         waiting - UnexpectedAdmissionError,OutOfcpu,OutOfmemory,OutOfpods,NodeAffinity R
+        waiting - Terminated,NodeShutdown,Preempting,EvictionByEvictionAPI R
+        waiting - PreemptionByScheduler,DeletionByTaintManager,DeletionByPodGC R
+        waiting - TerminationByKubelet,ContainerStatusUnknown,StartError R
     """,
 }
 

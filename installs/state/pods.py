@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from installs.diagnosis.catalog_pods import NOT_READY
+from installs.diagnosis.catalog_pods import NODE_LOST, NOT_READY
 from installs.models import Component, OperatorReference
 from installs.state.assess import assess
 from installs.state.decode.workloads import runs
@@ -14,9 +14,9 @@ from installs.state.history import WriteContext
 from installs.state.store import batched
 from installs.state.write import WriteResult, lock, save_reachable
 from olmweb.kube.client import KubeClient
-from olmweb.kube.errors import KubeError, Unauthorized, Unreachable
+from olmweb.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
 from olmweb.kube.fields import dig, items, number, text
-from olmweb.kube.resources import CATALOG_SOURCES, PODS
+from olmweb.kube.resources import CATALOG_SOURCES, ENDPOINT_SLICES, PODS
 from olmweb.models import Cluster
 from olmweb.runtime.leases import fenced_transaction
 
@@ -54,8 +54,33 @@ def refresh_pods(cluster: Cluster, client: KubeClient) -> WriteResult:
 
 def _registry_details(client: KubeClient, source: Component) -> dict[str, Any]:
     """The pods that OLM made for a CatalogSource (operator-lifecycle-manager
-    pkg/controller/registry/reconciler: CatalogSourceLabelKey)."""
-    return pods_that_wait(client, source.namespace, f"olm.catalogSource={source.name}")
+    pkg/controller/registry/reconciler: CatalogSourceLabelKey), and while all of them are ready
+    `endpoints`: how many of them its Service has, None if that was not read."""
+    details = pods_that_wait(client, source.namespace, f"olm.catalogSource={source.name}")
+    running = details["pods_total"] and not details["pods"] and not text(source.details, "address")
+    return {**details, "endpoints": _endpoints(client, source) if running else None}
+
+
+def _endpoints(client: KubeClient, source: Component) -> int | None:
+    """The ready endpoints of the Service of a CatalogSource; None without permission."""
+    # OLM changes the names of CatalogSources that are no names of Services.
+    service = text(source.details, "connected_to").partition(".")[0] or source.name
+    pages = client.list_pages(
+        ENDPOINT_SLICES,
+        "v1",
+        limit=_PODS,
+        label_selector=f"kubernetes.io/service-name={service}",
+        namespace=source.namespace,
+    )
+    try:
+        page = next(pages, None)
+    except (Forbidden, NotFound):
+        return None
+    return sum(
+        dig(endpoint, "conditions", "ready") is not False
+        for slice_ in (page.items if page else ())
+        for endpoint in items(slice_, "endpoints")
+    )
 
 
 def pods_that_wait(client: KubeClient, namespace: str, selector: str) -> dict[str, Any]:
@@ -85,11 +110,13 @@ def selector_text(selector: Any) -> str:
 
 
 def _pods(client: KubeClient, namespace: str, selector: str) -> list[dict[str, Any]]:
+    """By name; those that have ended only if there are no others, as a new pod replaces them."""
     pages = client.list_pages(
         PODS, "v1", limit=_PODS, label_selector=selector, namespace=namespace, narrow="Pod"
     )
     page = next(pages, None)
-    return sorted(page.items if page else (), key=lambda pod: text(pod, "metadata", "name"))
+    listed = sorted(page.items if page else (), key=lambda pod: text(pod, "metadata", "name"))
+    return [pod for pod in listed if not _end(pod)] or listed
 
 
 def _entries(by_pod: Iterable[Pods]) -> Pods:
@@ -97,18 +124,31 @@ def _entries(by_pod: Iterable[Pods]) -> Pods:
 
 
 def not_ready_of(pod: Mapping[str, Any]) -> Pods:
-    """The containers of a pod that run and do not pass their probes, with their last end."""
+    """The containers of a pod that run and do not pass their probes, with their last end; the pod
+    itself if its node has stopped to report (Kubernetes' pkg/controller/nodelifecycle sets the
+    condition Ready of such pods and leaves their containers as they were)."""
     name = text(pod, "metadata", "name", limit=253)
+    containers = items(pod, "status", "containerStatuses")
+    for item in items(pod, "status", "conditions"):
+        unready = (item.get("type"), item.get("status")) == ("Ready", "False")
+        known = bool(containers) and all(row.get("ready") for row in containers)
+        if unready and known and not text(item, "reason"):
+            node = text(pod, "spec", "nodeName", limit=253)
+            state = {"reason": NODE_LOST, "message": f"node {node or '?'} does not report"}
+            return [_waiting_container(name, "", state)]
     return [
         _waiting_container(name, text(item, "name", limit=253), {"reason": NOT_READY}, item)
-        for item in items(pod, "status", "containerStatuses")
+        for item in containers
         if item.get("ready") is False and isinstance(dig(item, "state", "running"), Mapping)
     ]
 
 
 def waiting_of(pod: Mapping[str, Any]) -> Pods:
-    """Why a pod waits: an entry per container that does not run, and one if it is unscheduled."""
+    """Why a pod waits: an entry per container that does not run, and one if it is unscheduled; only
+    one if the pod itself has ended."""
     name = text(pod, "metadata", "name", limit=253)
+    if text(end := _end(pod), "reason"):
+        return [_waiting_container(name, "", end)]
     waiting: Pods = []
     for item in items(pod, "status", "conditions"):
         if (item.get("type"), item.get("status")) == ("PodScheduled", "False"):
@@ -120,6 +160,16 @@ def waiting_of(pod: Mapping[str, Any]) -> Pods:
             if text(state, "reason") and text(state, "reason") != "Completed":
                 waiting.append(_waiting_container(name, text(item, "name", limit=253), state, item))
     return waiting
+
+
+def _end(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Why a pod has ended or is being removed from its node, with `reason` and `message`; empty
+    while it may run."""
+    status = dig(pod, "status")
+    for item in items(pod, "status", "conditions"):
+        if (item.get("type"), item.get("status")) == ("DisruptionTarget", "True"):
+            return status if text(status, "reason") else item
+    return status if text(status, "phase") in ("Failed", "Succeeded") else {}
 
 
 def _waiting_container(

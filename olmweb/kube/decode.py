@@ -277,7 +277,12 @@ SHAPES: dict[str, type[Struct]] = {
     ),
     "Event": _EVENT,
     "Pod": _object(
-        status=_status(containerStatuses=_CONTAINERS, initContainerStatuses=_CONTAINERS)
+        spec=_shape("Spec", "nodeName"),
+        status=_status(
+            *("phase", "reason", "message"),
+            containerStatuses=_CONTAINERS,
+            initContainerStatuses=_CONTAINERS,
+        ),
     ),
 }
 

@@ -84,6 +84,9 @@ CUSTOM_RESOURCE_DEFINITIONS = Resource(
 DEPLOYMENTS = Resource("apps", ("v1",), "deployments", "Deployment", namespaced=True)
 EVENTS = Resource("", ("v1",), "events", "Event", namespaced=True)
 PODS = Resource("", ("v1",), "pods", "Pod", namespaced=True)
+ENDPOINT_SLICES = Resource(
+    "discovery.k8s.io", ("v1",), "endpointslices", "EndpointSlice", namespaced=True
+)
 # Listed as metadata only, by installs.facts.inventory: not in ALL.
 NAMESPACES = Resource("", ("v1",), "namespaces", "Namespace")
 ROLES = Resource("rbac.authorization.k8s.io", ("v1",), "roles", "Role", namespaced=True)

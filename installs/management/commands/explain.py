@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from installs.diagnosis.catalog_pods import line_of_reason
 from installs.diagnosis.knowledge import (
     Finding,
     classify,
@@ -65,7 +66,8 @@ class Command(BaseCommand):
         text = (sys.stdin.read() if given == "-" else given).strip()
         if not text and not reason:
             raise CommandError("There is no message; give it as TEXT, or on standard input with -.")
-        finding = classify(text or reason, kind=kind, type=type_, reason=reason, **subject)
+        message = line_of_reason(kind, subject["namespace"], subject["name"], reason, text)
+        finding = classify(message or reason, kind=kind, type=type_, reason=reason, **subject)
         meant = _meaning(kind, type_, reason)
         if options["json"]:
             self.stdout.write(json.dumps({**_as_json(finding), "meaning": meant}))
@@ -93,7 +95,8 @@ def _explain_line(line: str, number: int) -> dict[str, Any]:
     kind, type_, reason, message = (
         str(asked.get(name) or "") for name in ("kind", "type", "reason", "message")
     )
-    finding = classify(message or reason, kind=kind, type=type_, reason=reason)
+    line = line_of_reason(kind, "", "", reason, message)
+    finding = classify(line or reason, kind=kind, type=type_, reason=reason)
     return {**_as_json(finding), "meaning": _meaning(kind, type_, reason)}
 
 

@@ -20,7 +20,7 @@ from olmweb.kube.fields import Object, dig, items, number, text, texts
 
 _NO_OWNER: Key = ("", "", "")
 CONNECTED = "READY"  # connectionState.lastObservedState of a CatalogSource
-_OF_PODS = ("pods", "pods_total")  # details
+_OF_PODS = ("pods", "pods_total", "endpoints")  # details
 
 
 def custom_resource_definition(obj: Object) -> DecodedObject | None:

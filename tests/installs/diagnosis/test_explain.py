@@ -131,3 +131,29 @@ def test_each_line_of_ndjson_is_answered_by_one_line(
         explain("--ndjson", str(tmp_path / "nothing"))
     with pytest.raises(CommandError, match="leave TEXT out"):
         explain("--ndjson", str(file), "--", MESSAGE)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "finding", "words"),
+    [
+        ("ImagePullBackOff", "Back-off pulling image", "cs-pod-image", "spec.image"),
+        (
+            "CrashLoopBackOff",
+            "back-off; it ended with Error, exit code 2",
+            "cs-pod-crash",
+            "code 2",
+        ),
+        ("OOMKilled", "", "cs-pod-memory", "grpcPodConfig"),
+        ("Unschedulable", "0/3 nodes are available", "cs-pod-unscheduled", "0/3 nodes"),
+        ("Evicted", "The node was low on resource: memory.", "cs-pod-evicted", "low on resource"),
+    ],
+)
+def test_the_reason_of_a_pod_of_a_catalog_is_explained_as_on_its_page(
+    reason: str, message: str, finding: str, words: str
+) -> None:
+    given = ("--json", f"--reason={reason}", *([message] if message else []))
+    answer = json.loads(explain("--kind=CatalogSource", "--name=community", *given))
+    assert answer["finding"] == finding
+    assert words in " ".join([answer["cause"], *answer["remedy"]])
+    assert not [step for step in answer["remedy"] if "?" in step]
+    assert json.loads(explain("--kind=Pod", *given))["finding"]
