@@ -227,7 +227,7 @@ _CRD_CHECKS = re.compile(r'([Vv]alidating upgrade for CRD "[^"]{1,300}"(?: faile
 # Prefixes of controllers that don't add to the cause.
 _PREFIXES = re.compile(
     r"Failed to unpack the \S{1,300} Bundle: "
-    r'|source bundle content: (?!(?:create unpack pod: )?pods? ")'
+    r'|source bundle content: (?!(?:create unpack pod: )?pods? "|gzip: |(?:unexpected )?EOF$)'
     r"|convert registry\+v1 bundle to plain\+v0 bundle: (?!supported install modes)"
     r'|error for resolved bundle "[^"]{1,300}" with version "[^"]{1,300}": '
     r"|failed to resolve bundle(?:, retrying)?: "
