@@ -29,6 +29,7 @@ _MAP_OF_SCHEMAS = ("patternProperties", "definitions", "dependencies")
 _BELOW = frozenset({"properties", "items"})
 # Parts of a schema that differ from absent ones when they are empty or false.
 _EMPTY_COUNTS = frozenset({"additionalProperties", "not", "x-kubernetes-preserve-unknown-fields"})
+_CEL = "x-kubernetes-validations"
 _NOTES = ("description", "title", "example", "externalDocs")
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
@@ -221,6 +222,8 @@ def _field(path: str, old: Object, new: Object) -> Iterator[_Change]:
         note = "null is no longer allowed." if old.get("nullable") else "null is allowed now."
         yield _Change(path, "nullable", note, tightens=bool(old.get("nullable")))
     yield from _one_of(path, old, new)
+    yield from _format(path, text(old, "format"), text(new, "format"))
+    yield from _rules(path, old, new)
     yield from _others(path, old, new)
 
 
@@ -287,11 +290,30 @@ def _one_of(path: str, old: Object, new: Object) -> Iterator[_Change]:
         yield _Change(path, "oneOf", "The alternatives of oneOf are others.", tightens=bool(after))
 
 
+def _format(path: str, before: str, after: str) -> Iterator[_Change]:
+    if before != after:
+        note = f"The format was {_short(before) or 'any'}, now {_short(after) or 'any'}."
+        yield _Change(path, "unhandled", note, tightens=bool(after))
+
+
+def _rules(path: str, old: Object, new: Object) -> Iterator[_Change]:
+    """Rules in CEL, which are not evaluated here: the API server does that when an object is
+    written. OLM v0 does not evaluate them either."""
+    if _json(_present(_CEL, old)) == _json(_present(_CEL, new)):
+        return
+    before, after = ({text(rule, "rule") for rule in items(schema, _CEL)} for schema in (old, new))
+    parts = [f"now {_short(rule)}" for rule in sorted(after - before)]
+    parts += [f"no longer {_short(rule)}" for rule in sorted(before - after)]
+    what = "; ".join(parts) or "only what is reported when they fail"
+    note = f"Rules in CEL changed, and are not judged here: {what}."
+    yield _Change(path, "unhandled", note, tightens=False)
+
+
 def _others(path: str, old: Object, new: Object) -> Iterator[_Change]:
     """Every other part of the schema: operator-controller refuses what no rule knows."""
     handled = {
         *("type", "required", "enum", "pattern", "default", "nullable", "oneOf", "description"),
-        *(*_AT_MOST, *_AT_LEAST, *_BELOW),
+        *(*_AT_MOST, *_AT_LEAST, *_BELOW, "format", _CEL),
     }
     keys = sorted(
         key

@@ -26,9 +26,10 @@ No value of an object is stored.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
@@ -48,13 +49,14 @@ from catalogs.contents.stored import manifests_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
 from installs.actions.plan_changes import catalog_package, installed_bundle
+from installs.methods import METHODS
 from installs.models import CrdCheck, CRDState, Operator
 from olmweb.accounts.roles import AnyUser, impersonation_for, may_read_yaml, person, sign_in_problem
 from olmweb.clusters import client_for
 from olmweb.errors import Missing, OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Forbidden, KubeError, NotFound
-from olmweb.kube.fields import Object, text
+from olmweb.kube.fields import Object, items, text
 from olmweb.kube.resources import CUSTOM_RESOURCE_DEFINITIONS as CRDS
 from olmweb.kube.resources import Resource
 from olmweb.models import Cluster
@@ -78,7 +80,8 @@ class CrdSafety:
 
     `refused` are those for which OLM refuses the upgrade, `of_objects` those for which it does if
     an existing object does not fit, `allowed` those that break clients or drop values. `unknown`
-    are the bundles whose CRDs are not stored, for which nothing is compared.
+    are the bundles whose CRDs are not stored, for which nothing is compared. `differences` say in
+    sentences how the CRDs of the cluster differ from those of `before`, by name.
     """
 
     before: str
@@ -87,11 +90,20 @@ class CrdSafety:
     of_objects: tuple[CrdFinding, ...] = ()
     allowed: tuple[CrdFinding, ...] = ()
     unknown: tuple[str, ...] = ()
+    differences: tuple["CrdDifference", ...] = ()
 
     @property
     def rows(self) -> list[tuple[str, CrdFinding]]:
         """(outcome, finding), the refused ones first."""
         return [(name, finding) for name in CRD_OUTCOMES for finding in getattr(self, name)]
+
+
+class CrdDifference(NamedTuple):
+    """What the cluster reports of a CRD that its installed bundle says otherwise; the schemas of
+    CRDs are not stored, so that nothing is said of them."""
+
+    crd: str
+    note: str
 
 
 def crd_safety(operator: Operator, package: Package, target: str) -> CrdSafety | None:
@@ -113,15 +125,19 @@ def crd_safety(operator: Operator, package: Package, target: str) -> CrdSafety |
     for finding in compared.findings:
         by_outcome[_outcome(operator.kind, finding)].append(finding)
     refused, of_objects, allowed = (tuple(by_outcome[name]) for name in CRD_OUTCOMES)
-    return CrdSafety(start, target, refused, of_objects, allowed)
+    differences = _differences(operator, compared)
+    return CrdSafety(start, target, refused, of_objects, allowed, differences=differences)
 
 
 class Compared(NamedTuple):
     """The changes of CRDs between two bundles, and the bundles whose CRDs are not stored, for which
-    nothing is compared."""
+    nothing is compared. `before` are those of the first bundle that both have, `states` what the
+    cluster has of their names."""
 
     findings: tuple[CrdFinding, ...] = ()
     unknown: tuple[str, ...] = ()
+    before: Mapping[str, Object] = MappingProxyType({})
+    states: Mapping[str, CRDState] = MappingProxyType({})
 
 
 def compare_bundles(cluster: Cluster | None, before: Bundle, after: Bundle) -> Compared:
@@ -132,13 +148,45 @@ def compare_bundles(cluster: Cluster | None, before: Bundle, after: Bundle) -> C
         pairs = ((before, old), (after, new))
         return Compared(unknown=tuple(row.name for row, crds in pairs if crds is None))
     names = old.keys() & new.keys()
-    states = CRDState.objects.filter(cluster=cluster, name__in=names)
-    stored = dict(states.values_list("name", "stored")) if cluster else {}
+    rows = CRDState.objects.filter(cluster=cluster, name__in=names)
+    fields = ("name", "served", "defined", "stored", "owner_kind", "owner_name")
+    states = {row.name: row for row in rows.only(*fields)} if cluster else {}
     findings: list[CrdFinding] = []
     for name in sorted(names):
-        status = {"storedVersions": stored.get(name, [])}
+        status = {"storedVersions": states[name].stored if name in states else []}
         findings += crd_upgrade({**old[name], "status": status}, new[name])
-    return Compared(tuple(findings))
+    return Compared(tuple(findings), (), {name: old[name] for name in sorted(names)}, states)
+
+
+def _differences(operator: Operator, compared: Compared) -> tuple[CrdDifference, ...]:
+    """How the CRDs of the cluster differ from those of the installed bundle: they were changed by
+    hand, belong to another operator or are gone."""
+    method = METHODS.get(operator.kind)
+    owner = method.crd_owner(operator) if method else None
+    rows = []
+    for name, crd in compared.before.items():
+        if (state := compared.states.get(name)) is None:
+            if compared.states:
+                rows.append(CrdDifference(name, "The cluster does not have it."))
+            continue
+        versions = items(crd, "spec", "versions")
+        for words, bundled, present in (
+            ("defines", versions, state.defined),
+            ("serves", [version for version in versions if version.get("served")], state.served),
+        ):
+            names = sorted(text(version, "name") for version in bundled)
+            if present and names != sorted(present):
+                note = f"The cluster {words} {_list(present)}, the bundle {_list(names)}."
+                rows.append(CrdDifference(name, note))
+        owned = (state.owner_kind, state.owner_name)
+        if owner and state.owner_name and owned != (owner.kind, owner.name):
+            note = f"It belongs to {state.owner_kind} {state.owner_name} on the cluster."
+            rows.append(CrdDifference(name, note))
+    return tuple(rows)
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
 
 
 def _outcome(kind: str, finding: CrdFinding) -> str:

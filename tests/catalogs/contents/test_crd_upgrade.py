@@ -42,6 +42,7 @@ def size_findings(old: Schema | None, new: Schema | None, **spec: Any) -> list[C
     return list(crd_upgrade(crd(version("v1", before)), crd(version("v1", after))))
 
 
+RULE = {"rule": "self != ''", "message": "is empty"}
 TEXT, NUMBER, LIST = {"type": "string"}, {"type": "integer"}, {"type": "array", "items": {}}
 
 
@@ -68,6 +69,8 @@ TEXT, NUMBER, LIST = {"type": "string"}, {"type": "integer"}, {"type": "array", 
         (TEXT | {"nullable": True}, TEXT, "nullable", OlmV0.OBJECTS),
         (TEXT, TEXT | {"nullable": True}, "nullable", OlmV0.ALLOWS),
         (TEXT, TEXT | {"format": "date-time"}, "unhandled", OlmV0.OBJECTS),
+        (TEXT | {"format": "date-time"}, TEXT, "unhandled", OlmV0.ALLOWS),
+        (TEXT, TEXT | {"x-kubernetes-validations": [RULE]}, "unhandled", OlmV0.ALLOWS),
         (TEXT, TEXT | {"title": "Size"}, "unhandled", OlmV0.OBJECTS),
         (TEXT, None, "existingFieldRemoval", OlmV0.ALLOWS),
     ],
@@ -93,6 +96,27 @@ def test_operator_controller_refuses_a_change_at_the_path_of_the_field(old, new,
 )
 def test_new_fields_wider_limits_and_descriptions_are_no_findings(old, new):
     assert size_findings(old, new) == []
+
+
+def test_changed_formats_and_rules_in_cel_are_named_and_rules_are_not_judged():
+    def note(old, new):
+        [finding] = size_findings(TEXT | old, TEXT | new)
+        return finding.note
+
+    def rules(*made):
+        return {"x-kubernetes-validations": list(made)}
+
+    assert note({"format": "date"}, {"format": "ipv4"}) == "The format was date, now ipv4."
+    unjudged = "Rules in CEL changed, and are not judged here: "
+    other = {"rule": "self.size() < 5"}
+    assert note(rules(RULE), rules(other)) == (
+        f"{unjudged}now self.size() < 5; no longer self != ''."
+    )
+    reworded = RULE | {"message": "is missing"}
+    assert note(rules(RULE), rules(reworded)) == (
+        f"{unjudged}only what is reported when they fail."
+    )
+    assert size_findings(TEXT | rules(RULE), TEXT | rules(RULE)) == []
 
 
 def test_a_newly_required_field_is_a_finding_of_its_parent():

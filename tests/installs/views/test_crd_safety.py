@@ -136,3 +136,27 @@ def test_bundles_without_stored_crds_lead_to_their_inspection(
     assert "Not compared The catalog does not have the CRDs of kettle.v1.0.0" in page.text
     link = "/software/prod/redhat-operators/kettle/kettle.v1.0.0#inspection"
     assert link in page.links
+
+
+def test_a_crd_of_the_cluster_that_is_not_that_of_the_bundle_is_said_to_differ(
+    writer: Client, prod: Cluster
+) -> None:
+    ship("1.0.0", crd(SIZE, "v1", "v1beta1"))
+    ship("1.1.0", crd(SIZE, "v1", "v1beta1"))
+    same = {"served": ["v1", "v1beta1"], "defined": ["v1", "v1beta1"], "stored": ["v1"]}
+    owned = {"owner_kind": "ClusterExtension", "owner_name": PACKAGE}
+    row = CRDState.objects.create(cluster=prod, name=CRD, uid="u", **same, **owned)
+    page = assert_page(writer.get(EXTENSION, {"version": "1.1.0"}))
+    assert "Differs on the cluster" not in page.text
+    row.served, row.defined = ["v1"], ["v1", "v1alpha1"]
+    row.owner_kind, row.owner_name = "Operator", "teapot.tea"
+    row.save()
+    page = assert_page(writer.get(EXTENSION, {"version": "1.1.0"}))
+    assert "Differs on the cluster The CRDs of prod are not those of kettle.v1.0.0" in page.text
+    for note in (
+        "The cluster defines v1, v1alpha1, the bundle v1, v1beta1.",
+        "The cluster serves v1, the bundle v1, v1beta1.",
+        "It belongs to Operator teapot.tea on the cluster.",
+    ):
+        assert f"{CRD} {note}" in page.text
+    assert "the check compares those of the cluster itself" in page.text
