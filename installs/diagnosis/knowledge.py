@@ -58,19 +58,24 @@ _NOTHING_INSTALLED = ("source", "convert", "unpack")
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Texts to use instead when the pattern extracted `fact`, and for objects of `kinds`; an empty
-    condition always holds. Without a cause or note the entry's own stays."""
+    """Texts to use instead when the pattern extracted `fact`, for objects of `kinds` and in
+    conditions with `reasons`; an empty condition always holds. Without a cause or note the entry's
+    own stays."""
 
     remedy: tuple[str, ...]
     cause: str = ""
     note: str = ""
     fact: str = ""
     kinds: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
-    def fits(self, facts: Mapping[str, str], kind: str) -> bool:
-        """Whether these texts are for an object of `kind` whose message has these facts."""
-        return (not self.fact or bool(facts.get(self.fact))) and (
-            not self.kinds or kind in self.kinds
+    def fits(self, facts: Mapping[str, str], kind: str, reason: str) -> bool:
+        """Whether these texts are for an object of `kind` whose message has these facts, and is
+        given with `reason`."""
+        return (
+            (not self.fact or bool(facts.get(self.fact)))
+            and (not self.kinds or kind in self.kinds)
+            and (not self.reasons or reason in self.reasons)
         )
 
 
@@ -197,6 +202,18 @@ _PLAN_STAYS_FAILED = (
     "OLM does not try a failed InstallPlan again. When the cause is gone, press Retry on the "
     "Subscription."
 )
+# A plan in this phase has no message but the error of its last attempt.
+_PLAN_TRIED = "Installing"
+# OLM tries what the cluster forbids without a limit of time.
+_REFUSALS = (
+    *("api-forbidden", "api-rbac-escalation", "api-owner-reference", "api-namespace-terminating"),
+    *("api-quota", "api-quota-needs-limits", "api-limitrange", "api-admission-policy"),
+    *("api-podsecurity", "api-scc", "api-pod-serviceaccount-missing", "api-priorityclass-missing"),
+)
+_PLAN_FAILS_SOON = (
+    "OLM tries the InstallPlan again for a minute, unless --install-plan-retry-timeout says "
+    "otherwise. Then it stays failed; when the cause is gone, press Retry on the Subscription."
+)
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
 _STEP_LIMIT = 200  # characters of the words of a wrapper that say what the controller did
@@ -286,7 +303,7 @@ def classify(
     match = find(text, kind=kind)
     if match is None:
         return None
-    finding = _with_outcome(render(match.entry, match.facts, names), kind, reason)
+    finding = _with_outcome(render(match.entry, match.facts, names, reason), kind, reason)
     return replace(finding, retryable=False, note=_GIVEN_UP) if reason in _FINAL else finding
 
 
@@ -314,13 +331,16 @@ def finding_for(
     entry = by_id().get(finding_id)
     if entry is None:
         return None
-    return _with_outcome(render(entry, dict(facts), names), names.get("kind", ""), reason)
+    return _with_outcome(render(entry, dict(facts), names, reason), names.get("kind", ""), reason)
 
 
 def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
-    """The finding whose note says that a failed InstallPlan stays failed, whatever its cause."""
-    failed = kind in _HAVE_PLANS and reason == _PLAN_FAILED
-    return replace(finding, note=_PLAN_STAYS_FAILED) if failed else finding
+    """The finding whose note says how long OLM tries an InstallPlan, whatever the cause, and that
+    a failed one stays failed."""
+    if kind in _HAVE_PLANS and reason == _PLAN_FAILED:
+        return replace(finding, note=_PLAN_STAYS_FAILED)
+    tried = kind == "InstallPlan" and reason == _PLAN_TRIED and finding.id not in _REFUSALS
+    return replace(finding, note=_PLAN_FAILS_SOON) if tried else finding
 
 
 def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
@@ -342,20 +362,24 @@ def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     return match
 
 
-def render(entry: KnowledgeEntry, facts: dict[str, str], names: Mapping[str, str]) -> Finding:
+def render(
+    entry: KnowledgeEntry, facts: dict[str, str], names: Mapping[str, str], reason: str = ""
+) -> Finding:
     """The entry's finding, its texts to be filled with the names and the facts.
+
+    `reason` is that of the condition with the message.
 
     Facts win: if another object than the subject reports the message, they contain its `kind`,
     `namespace` and `name`, and the commands are about that object.
     """
     values = {**names, **facts}
     kind = values.get("kind", "")
-    variant = next((variant for variant in entry.variants if variant.fits(facts, kind)), None)
+    variant = next((one for one in entry.variants if one.fits(facts, kind, reason)), None)
     return Finding(
         id=entry.id,
         title=entry.title,
         cause_template=(variant and variant.cause) or entry.cause,
-        remedy_templates=_with_openshift((variant or entry).remedy),
+        remedy_templates=_with_way_to_versions(_with_openshift((variant or entry).remedy), kind),
         retryable=entry.retryable,
         facts=facts,
         confidence=_CONFIDENCE[entry.verified],
@@ -574,6 +598,23 @@ def _with_openshift(steps: tuple[str, ...]) -> tuple[str, ...]:
         options = " and ".join(f"-n {_OPENSHIFT[word]} for {word}" for word in named)
         sentence = f"On OpenShift use {options}."
     return (*steps[: at[-1] + 1], sentence, *steps[at[-1] + 1 :])
+
+
+# A PlatformOperator names no version; its manager takes the highest that it finds.
+_OTHER_VERSION = re.compile(r"\b(?:a|an older|another|other) version\b")
+_WAY_TO_VERSIONS = (
+    "A PlatformOperator always takes the highest version of its catalog. To choose another one, "
+    "install the package with a Subscription or a ClusterExtension in its place."
+)
+
+
+@cache
+def _with_way_to_versions(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    """The steps of a remedy, with what leads to another version where the kind has no choice."""
+    chosen = any(step[:2] != "$ " and _OTHER_VERSION.search(step) for step in steps)
+    if kind != "PlatformOperator" or not chosen or any("Subscription" in step for step in steps):
+        return steps
+    return (*steps, _WAY_TO_VERSIONS)
 
 
 # These options are left out for objects without a namespace and requests without a subresource.
