@@ -188,11 +188,15 @@ def count_packages(
     gone: int, added: int, changed: int, affected: int, sides: Sides | None = None
 ) -> str:
     """The sentence over a comparison: "12 packages removed, 9 added, 4 changed; ...". With two
-    catalogs: "12 packages only in redhat-operators, 9 only in next, 4 with differences; ..."."""
+    catalogs: "12 packages only in redhat-operators, 9 only in next, 4 with differences; ...".
+    Zeros are left out."""
     if not (gone or added or changed):
         return "No package differs."
-    noun = "package" if gone == 1 else "packages"
-    words = [fate_label(fate, sides) for fate in FATES]
+    counts = zip((gone, added, changed), FATES, strict=True)
+    parts = [(count, fate_label(fate, sides)) for count, fate in counts if count]
+    noun = "package" if parts[0][0] == 1 else "packages"
+    numbers = ", ".join(f"{count:,} {words}" for count, words in parts)
+    numbers = numbers.replace(" ", f" {noun} ", 1)
     if sides:
         count = f"{affected:,}" if affected else "none"
         tail = f"a move to {sides.after} would affect {count} of your installed operators"
@@ -202,7 +206,7 @@ def count_packages(
         tail = f"{affected:,} of your installed operators are affected"
     else:
         tail = "none of your installed operators is affected"
-    return f"{gone:,} {noun} {words[0]}, {added:,} {words[1]}, {changed:,} {words[2]}; {tail}."
+    return f"{numbers}; {tail}."
 
 
 _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>#|&!"})

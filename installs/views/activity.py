@@ -22,7 +22,7 @@ from installs.queries.lookup import get_action
 from installs.readiness import Weight, readiness
 from installs.readiness.request import verdict as readiness_verdict
 from installs.state.observation import diagnose_row
-from installs.views.forms import approval_form
+from installs.views.forms import approval_form_of
 from olmweb.accounts.roles import may_act, sign_in_required
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
@@ -184,7 +184,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "final": final,
         "operator": operator,
         "next_steps": [
-            (step, approval_form(request.user, step.operator) if step.plan else None)
+            (step, approval_form_of(request.user, step.operator) if step.plan else None)
             for step in next_steps(operators, acts=acts)
         ],
         "readiness": readiness_verdict(report) if report else "",

@@ -29,6 +29,7 @@ from installs.views.forms import (
     METHODS,
     UNSURE,
     ConfigurationForm,
+    approval_form,
     approval_reviewed,
     follow_action,
     form_key,
@@ -39,6 +40,7 @@ from olmweb.accounts.roles import person, sign_in_required
 from olmweb.clusters import get_cluster
 from olmweb.errors import Missing, OlmwebError
 from olmweb.web.forms import ValueField, ValuesForm
+from olmweb.web.pages import render_page, wants_fragment
 
 EDIT_CONFIGURATION = "Edit configuration"
 LOAD = "load"  # value of `step`: reads the current configuration from the cluster
@@ -166,9 +168,14 @@ def retry(request: HttpRequest, cluster: str, kind: str, namespace: str, name: s
 @require_http_methods(METHODS)
 @sign_in_required(check=person)
 def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
-    """Approves an InstallPlan, with all that it carries shown first."""
+    """Approves an InstallPlan, with all that it carries shown first. A GET of htmx is answered with
+    what the approval changes and the button, for the page that names the InstallPlan."""
     plan = get_install_plan(cluster, namespace, name)
     approval = plan_changes.approval_of(plan.cluster, plan)
+    if request.method != "POST" and wants_fragment(request):
+        approving = approval_form(request.user, plan.cluster, plan, approval)
+        shown = {"cluster": plan.cluster, "form": approving}
+        return render_page(request, "installs/_approval.html", shown, partial="")
     form = ApproveForm(request.POST if request.method == "POST" else request.GET)
     only = form.cleaned_data["only"]
     context = {

@@ -119,7 +119,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         "following": _following(single),
         "named": named,
         "unnamed": unnamed_blockers(update, named) if update else [],
-        "acts": may_act(request.user)[0],
+        # Visitors get the links, too: they lead to the sign-in.
+        "acts": not request.user.is_authenticated or may_act(request.user)[0],
         "several": several,
         "recent": recent(shown) if shown else None,
         "trend": _trend(summaries, history),

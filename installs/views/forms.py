@@ -127,13 +127,19 @@ class ApprovalForm:
     reviewed: str
 
 
-def approval_form(user: AnyUser, operator: Operator) -> ApprovalForm | None:
+def approval_form_of(user: AnyUser, operator: Operator) -> ApprovalForm | None:
     """For the InstallPlan of the operator that requires approval; at most two queries."""
     waiting = plan_changes.waiting_install_plan(operator)
-    if waiting is None:
+    return approval_form(user, operator.cluster, *waiting) if waiting else None
+
+
+def approval_form(
+    user: AnyUser, cluster: Cluster, plan: Component, approval: Approval
+) -> ApprovalForm | None:
+    """None for an InstallPlan that requires no approval any more."""
+    if not approval.needed:
         return None
-    plan, approval = waiting
-    reviewed = approval_reviewed(user, operator.cluster, plan, approval)
+    reviewed = approval_reviewed(user, cluster, plan, approval)
     return ApprovalForm(approval, uuid.uuid4().hex, reviewed)
 
 

@@ -8,6 +8,7 @@ groups are one query each. Names that equal the text come first, then those that
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 from django.db.models import Case, IntegerField, Model, QuerySet, Value, When
@@ -17,10 +18,11 @@ from django.views.decorators.http import require_safe
 
 from catalogs.models import Bundle, Catalog
 from catalogs.search.find import find_rows
-from catalogs.search.index import Row, catalog_stamps, current_index
+from catalogs.search.index import PackageGroup, Row, catalog_stamps, current_index
 from catalogs.search.matching import find_hits
 from catalogs.search.query import parse_query
 from catalogs.views.presenters import bundle_url, package_url
+from installs.diagnosis.approvals import listing
 from installs.models import ClusterOperator, CRDState, Operator
 from installs.queries import search
 from olmweb.models import Cluster
@@ -33,6 +35,7 @@ SHOWN_TYPED = 3  # below the search box, while one types
 TYPED_TARGET = "search-results"  # the element below the box; see static/src/search.js
 TEXT_LIMIT = 200  # characters of the text
 BUNDLES_OF = 50  # packages whose bundles are searched
+CATALOGS_NAMED = 3  # of a package that provides an API; of more the number
 # (words, address) of the pages of the navigation and the menu.
 PAGES = (
     ("Overview", "overview"),
@@ -151,7 +154,8 @@ def _operators(text: str) -> ResultGroup:
 
 
 def _of_catalogs(text: str) -> list[ResultGroup]:
-    """Packages, their bundles, and the APIs that packages provide; two queries."""
+    """Packages, their bundles, the APIs that packages provide, and the comparisons of packages of
+    several catalogs; two queries."""
     index = current_index(catalog_stamps())
     rows = find_rows(index, find_hits(index, parse_query(text)))
     return [
@@ -165,7 +169,8 @@ def _of_catalogs(text: str) -> list[ResultGroup]:
             q=text,
         ),
         _bundles(text, rows),
-        _apis(text, (group.rows[0] for group in index.groups)),
+        _apis(text, index.groups),
+        _comparisons(rows[:SHOWN], index.groups),
     ]
 
 
@@ -193,15 +198,18 @@ def _bundles(text: str, packages: list[Row]) -> ResultGroup:
     )
 
 
-def _apis(text: str, rows: Iterable[Row]) -> ResultGroup:
+def _apis(text: str, groups: Iterable[PackageGroup]) -> ResultGroup:
     """APIs by kind or by the name of the group. The result leads to the package that provides the
-    API; of several packages it says the number, and leads to their list."""
+    API and names every catalog that has it with the API; of several packages it says the number,
+    and leads to their list."""
     wanted = text.casefold()
     providers: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        for api in row.provides:
-            if wanted in api.casefold():
-                providers[api].append(row)
+    for group in groups:
+        # Sources of one package mostly provide the same: each API is compared with the text once.
+        of_group = set(chain.from_iterable({row.provides for row in group.rows}))
+        for api in [api for api in of_group if wanted in api.casefold()]:
+            rows = (row for row in group.rows if api in row.provides)
+            providers[api] += _one_of_each_catalog(rows)
 
     def order(api: str) -> tuple[bool, str]:
         return not api.rpartition("/")[2].casefold().startswith(wanted), api
@@ -214,12 +222,57 @@ def _apis(text: str, rows: Iterable[Row]) -> ResultGroup:
 
 def _api(api: str, providers: Sequence[Row]) -> SearchResult:
     group, _, kind = api.rpartition("/")
-    if len(providers) == 1:
+    names = {row.name for row in providers}
+    if len(names) == 1:
         row = providers[0]
-        words = f"{group}, provided by {row.name} in {row.catalog}"
+        words = f"{group}, provided by {row.name} in {_catalogs_of(providers)}"
         return SearchResult(kind, words, package_url(row.cluster, row.catalog, row.name))
-    words = f"{group}, provided by {len(providers)} packages"
+    words = f"{group}, provided by {len(names)} packages"
     return SearchResult(kind, words, reverse("catalogs:software", query={"provides": api}))
+
+
+def _comparisons(rows: Iterable[Row], groups: Iterable[PackageGroup]) -> ResultGroup:
+    """The comparison of each of these packages in the first two catalogs that have it."""
+    names = [row.name for row in rows]
+    sources = {
+        group.rows[0].name: _one_of_each_catalog(group.rows)
+        for group in groups
+        if group.rows[0].name in names
+    }
+    several = [name for name in names if len(sources[name]) > 1]
+    return _first(
+        "Comparisons",
+        (
+            SearchResult(
+                f"Compare {name}",
+                f"in {first.catalog} and {second.catalog}",
+                reverse(
+                    "catalogs:compare",
+                    query={"from": _address(first), "to": _address(second), "package": name},
+                ),
+            )
+            for name in several
+            for first, second in [sources[name][:2]]
+        ),
+    )
+
+
+def _one_of_each_catalog(rows: Iterable[Row]) -> list[Row]:
+    """The rows of one package, one of each catalog whatever its access methods, in their order."""
+    by_source: dict[str, Row] = {}
+    for row in rows:
+        by_source.setdefault(row.source, row)
+    return list(by_source.values())
+
+
+def _catalogs_of(rows: Sequence[Row]) -> str:
+    names = list(dict.fromkeys(row.catalog for row in rows))
+    return listing(names) if len(names) <= CATALOGS_NAMED else f"{len(names)} catalogs"
+
+
+def _address(row: Row) -> str:
+    """The catalog as `Catalog.__str__` writes it."""
+    return f"{row.cluster}/{row.catalog}"
 
 
 def _cluster_operators(text: str) -> ResultGroup:

@@ -158,7 +158,7 @@ def test_one_revision_by_itself_has_all_its_packages_in_pages(
 ) -> None:
     query = {"tab": "changes", "revision": "2", "show": "changed"}
     page = assert_page(reader.get(URL, query))
-    assert "20 changed" in page.text
+    assert "20 packages changed" in page.text
     assert all(f"p{number:02}" in page.text for number in range(20))
     assert not any("format=md" in link for link in page.links)
 
@@ -203,10 +203,7 @@ def test_two_catalogs_are_compared_in_sections(
 ) -> None:
     query = {"from": "prod/redhat-operators", "to": "-/next"}
     page = assert_page(reader.get(COMPARE, query))
-    assert (
-        "1 package only in redhat-operators, 0 only in next, 1 with differences; a move"
-        in page.text
-    )
+    assert "1 package only in redhat-operators, 1 with differences; a move" in page.text
     assert "1 bundle only in next" in page.text
     first = page.text.index("Only in redhat-operators 1 package")
     assert first < page.text.index("With differences 1 package")
@@ -219,7 +216,7 @@ def test_two_catalogs_are_compared_in_sections(
     assert "/software/-/next/moved" in page.links
     swapped = next(link for link in page.links if link.startswith("?from=-"))
     back = assert_page(reader.get(f"{COMPARE}{swapped}"))
-    assert "0 packages only in next, 1 only in redhat-operators, 1 with differences" in back.text
+    assert "1 package only in redhat-operators, 1 with differences" in back.text
     assert "(newer in next)" in back.text
 
 
@@ -246,7 +243,7 @@ def test_revisions_may_be_named_and_an_export_leads_to_the_same(
         "kind": "package added",
     }
     page = assert_page(reader.get(COMPARE, query))
-    assert "0 packages removed, 1 added, 0 changed" in page.text
+    assert "1 package added; " in page.text
     for form in ("csv", "json", "md"):
         link = next(link for link in page.links if link.endswith(f"format={form}"))
         answer: Any = reader.get(link)
@@ -361,8 +358,10 @@ def test_a_changed_package_can_be_exported_from_either_catalog(
     page = assert_page(
         reader.get(COMPARE, {"from": "prod/redhat-operators", "to": "-/next", "show": "changed"})
     )
-    assert "Export from moved from redhat-operators or moved from next" in page.text
+    assert (
+        "Export install manifests from moved from redhat-operators or moved from next" in page.text
+    )
     assert "/software/prod/redhat-operators/moved/export" in page.links
     assert "/software/-/next/moved/export" in page.links
     revisions = {"from": "prod/redhat-operators@1", "to": "prod/redhat-operators@2"}
-    assert "Export from" not in assert_page(reader.get(COMPARE, revisions)).text
+    assert "Export install manifests" not in assert_page(reader.get(COMPARE, revisions)).text

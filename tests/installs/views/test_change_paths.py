@@ -1,12 +1,13 @@
 """Forms of the other paths and of changes: every field is there; no cluster is asked."""
 
+import re
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from catalogs.models import Bundle, Catalog
-from installs.models import Action
+from installs.models import Action, Component
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -15,7 +16,7 @@ from tests.factories import (
     make_package,
     make_prediction,
 )
-from tests.worlds.html import assert_page
+from tests.worlds.html import assert_fragment, assert_page
 
 pytestmark = pytest.mark.django_db
 KINDS = {
@@ -174,6 +175,21 @@ def waiting_upgrade(version: str = "1.1.0") -> str:
         details={"csvs": [bundle], "steps": [], "approved": False},
     )
     return "/operators/prod/Subscription/apps/etcd/upgrade"
+
+
+def test_the_page_that_names_an_installplan_gets_its_changes_and_the_button(writer: Client) -> None:
+    waiting_upgrade()
+    address = "/installplans/prod/apps/install-x/approve"
+    response = writer.get(address, headers={"HX-Request": "true"})
+    part = assert_fragment(response)
+    assert "Approving install-x upgrades etcd.v1.0.0 to etcd.v1.1.0." in part.text
+    assert "Approve InstallPlan install-x" in part.text
+    content = response.content.decode()
+    assert re.search(r'name="reviewed" value="\S+"', content), "approved without a further review"
+    assert 'name="continued"' not in content
+    Component.objects.update(phase="Complete")
+    part = assert_fragment(writer.get(address, headers={"HX-Request": "true"}))
+    assert part.text.strip() == "This InstallPlan requires no approval any more."
 
 
 def test_an_upgrade_leads_to_the_installplan_that_requires_approval(writer: Client) -> None:

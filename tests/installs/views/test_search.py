@@ -151,3 +151,36 @@ def test_while_one_types_the_first_results_of_each_group_are_options(
     none = reader.get(URL, {"q": "nothing-has-this"}, headers=typing)
     assert "No results found" in assert_fragment(none).text
     assert assert_fragment(reader.get(URL, {"q": " "}, headers=typing)).links == []
+
+
+def test_an_api_names_each_catalog_of_its_package_and_leads_to_their_comparison(
+    reader: Client, prod: Cluster
+) -> None:
+    provides = {"1.1.0": {"provides": [("example.com", "v1", "Database")]}}
+    for slug in ("alpha", "beta"):
+        make_package(
+            name="db", catalog=make_catalog(cluster=prod, name=slug, slug=slug), bundles=provides
+        )
+    page = assert_page(reader.get(URL, {"q": "database"}))
+    assert "example.com, provided by db in alpha and beta" in page.text
+    assert "Compare db in alpha and beta" in page.text
+    assert "/catalogs/compare?from=prod%2Falpha&to=prod%2Fbeta&package=db" in page.links
+
+
+def test_an_api_names_a_catalog_of_lower_rank_that_alone_provides_it(
+    reader: Client, prod: Cluster
+) -> None:
+    first = make_catalog(cluster=prod, name="alpha", slug="alpha")
+    make_package(name="db", catalog=first)
+    second = make_catalog(cluster=prod, name="beta", slug="beta")
+    provides = {"1.1.0": {"provides": [("example.com", "v1", "Database")]}}
+    make_package(name="db", catalog=second, bundles=provides)
+    page = assert_page(reader.get(URL, {"q": "example.com"}))
+    assert "example.com, provided by db in beta" in page.text
+
+
+def test_two_access_methods_of_one_catalog_are_not_compared(reader: Client, prod: Cluster) -> None:
+    for kind in (Catalog.SourceKind.CLUSTER_CATALOG, Catalog.SourceKind.CATALOG_SOURCE):
+        catalog = make_catalog(cluster=prod, name="alpha", slug=f"alpha-{kind}", source_kind=kind)
+        make_package(name="db", catalog=catalog)
+    assert "Comparisons" not in found(reader, "db")
