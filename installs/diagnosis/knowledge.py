@@ -218,6 +218,7 @@ _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
 _STEP_LIMIT = 200  # characters of the words of a wrapper that say what the controller did
 _PARTS_LIMIT = 50
+_CHECK_LIMIT = 2_000  # characters of the checks of one CRD
 _REWORDED_LIMIT = 2_000
 _ERRORS_LIMIT = 6
 # How errors are joined: one a line, maybe with a bullet, or after semicolons.
@@ -512,9 +513,24 @@ def _split(text: str) -> list[str]:
         parts = _constraints(match[1])[:_PARTS_LIMIT]
         return [f"constraints not satisfiable: {part}" for part in parts]
     if match := _CRD_CHECKS.search(text):
-        lines = [line.strip() for line in match[2].splitlines()[:_PARTS_LIMIT] if line.strip()]
-        return [f"{match[1]}{line}" for line in lines] or [text]
+        return _crd_checks(text[match.start() :]) or [text]
     return [text]
+
+
+def _crd_checks(text: str) -> list[str]:
+    """For each line of the checks of a CRD that line, and after it the other lines of this CRD."""
+    lines_of: dict[str, list[str]] = {}
+    check = ""
+    for line in map(str.strip, text.splitlines()[:_PARTS_LIMIT]):
+        if match := _CRD_CHECKS.match(line):
+            check, line = match.groups()
+        if line:
+            lines_of.setdefault(check, []).append(line)
+    return [
+        check + "\n".join((line, *lines[:number], *lines[number + 1 :]))[:_CHECK_LIMIT]
+        for check, lines in lines_of.items()
+        for number, line in enumerate(lines)
+    ]
 
 
 def _constraints(text: str) -> list[str]:
