@@ -72,7 +72,7 @@ def test_the_path_that_the_remedy_names_is_a_link_to_its_form(
 ) -> None:
     page = page_of(writer, make_failing(prod, "etcd", MODE))
     assert [link for link in page.links if "/install?" in link] == [SUBSCRIPTION]
-    assert "OperatorGroup for its own namespace. Install as Subscription" in page.text
+    assert "mostly its own namespace. Install as Subscription" in page.text
     form = assert_page(writer.get(SUBSCRIPTION))
     assert "Name of the Subscription" in form.text
     assert "targetNamespaces:" in form.text
