@@ -28,7 +28,11 @@ FOLDER = Path(__file__).resolve().parent.parent / "knowledge"
 STAGES = {
     "source": ("source_pods", "source"),
     "convert": ("convert_modes", "convert_bundle"),
-    "unpack": ("unpack_rukpak", "unpack_image", "unpack_bundle"),
+    "unpack": (
+        *("unpack_sources", "unpack_rukpak"),
+        *("unpack_catalog", "unpack_network", "unpack_image"),
+        *("unpack_jobs", "unpack_bundle"),
+    ),
     "resolve": ("resolve_v1", "resolve_v0"),
     "upgrade": ("upgrade", "upgrade_crds"),
     "install": (
