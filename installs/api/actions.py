@@ -46,7 +46,7 @@ from installs.methods.configuration import CONFIG
 from installs.models import Action, ActionBatch
 from installs.queries import lookup
 from installs.queries.activity import progress_of, with_progress
-from installs.queries.leftovers import removed_owner
+from installs.queries.leftovers import CSV, NAMESPACE, removed_owner
 from olmweb.accounts.api_tokens import PEOPLE_ONLY, require_scope, token_of_request
 from olmweb.accounts.roles import person
 from olmweb.api.formats import answer_one, json_response
@@ -62,6 +62,7 @@ from olmweb.api.parameters import (
     SINCE,
     UNTIL,
     Moment,
+    OneOf,
     RequestBody,
     Values,
     at_or_after,
@@ -84,6 +85,7 @@ SortedBy = Literal[
     "created_at", "-created_at", "package", "-package", "name", "-name", "verb", "-verb", "state",
     "-state",
 ]  # fmt: skip
+OwnerKind = Annotated[str, OneOf((CSV, NAMESPACE), "LeftoverOwnerKind")]
 OF_OBJECT = frozenset({"method", "namespace", "name"})
 router = Router(tags=["Actions"])
 
@@ -120,7 +122,8 @@ class ActionBody(RequestBody):
     `without_conversion` also removes an operator whose conversion webhook CustomResourceDefinitions
     still need, and ends the conversion of those that a clean-up deletes. A clean-up deletes the
     leftovers of a removed operator, as /leftovers lists them: `name` is its owner's, and `objects`
-    are their `KIND NAMESPACE/NAME` or `KIND NAME`, empty for all but namespaces."""
+    are their `KIND NAMESPACE/NAME` or `KIND NAME`, empty for all but namespaces. `owner_kind` goes
+    before `method` for an owner that /leftovers lists as a ClusterServiceVersion or Namespace."""
 
     cluster: str
     verb: ActionVerb
@@ -143,6 +146,7 @@ class ActionBody(RequestBody):
     anyway: bool = False
     without_conversion: bool = False
     objects: list[str] = []
+    owner_kind: OwnerKind | Literal[""] = ""
     dry_run: bool = False
 
 
@@ -276,10 +280,11 @@ def _plan(body: ActionBody) -> Plan:
 
 
 def _clean_up(cluster: Cluster, body: ActionBody) -> Plan:
-    owner = removed_owner(cluster, body.method, body.namespace, body.name)
+    kind = body.owner_kind or body.method
+    owner = removed_owner(cluster, kind, body.namespace, body.name)
     if owner is None:
         raise Missing(
-            f"Nothing is left over of {body.method} {body.name[:120]} on cluster {cluster.name}.",
+            f"Nothing is left over of {kind} {body.name[:120]} on cluster {cluster.name}.",
             code="unknown-operator",
         )
     labels = body.objects or chosen_first(owner)
@@ -298,7 +303,7 @@ def _refuse_foreign_fields(body: ActionBody) -> None:
         Action.Verb.CONFIGURE: OF_OBJECT | {CONFIG, "force_conflicts"},
         Action.Verb.APPROVE: frozenset({"namespace", "name", "only"}),
         Action.Verb.REMOVE: OF_OBJECT | {"without_conversion"},
-        Action.Verb.CLEAN_UP: OF_OBJECT | {"without_conversion", "objects"},
+        Action.Verb.CLEAN_UP: OF_OBJECT | {"without_conversion", "objects", "owner_kind"},
     }.get(Action.Verb(verb), OF_OBJECT)
     given = {name for name in body.model_fields_set if getattr(body, name)} - ALWAYS
     by_method = verb == Action.Verb.INSTALL or verb == Action.Verb.UPGRADE
