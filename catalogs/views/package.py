@@ -52,7 +52,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "status": presenters.catalog_status(package_row.catalog),
         "sources": sources,
         "first_sources": _first_sources(package_row, sources),
-        "one_catalog": len({(row.catalog.cluster_id, row.catalog.name) for row in sources}) == 1,
+        "catalog_count": len({(row.catalog.cluster_id, row.catalog.name) for row in sources}),
         "compare": _comparison(package_row, sources),
         "choice": choice,
         "entries": entries,

@@ -39,7 +39,8 @@ _WITHOUT_EFFECT = (
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One notification. `state` is a key of olmweb.templatetags.olmweb.HEALTH or STATES, `name` the
-    object with its address `url`, `cluster` empty for a catalog without one."""
+    object with its address `url`, `cluster` empty for a catalog without one. `page` is the address
+    of another page that shows it, too."""
 
     kind: str
     at: datetime
@@ -48,6 +49,7 @@ class Entry:
     url: str
     cluster: str
     text: str = ""
+    page: str = ""
 
     @property
     def is_health(self) -> bool:
@@ -153,6 +155,7 @@ def finished_actions(user: User, since: datetime) -> list[Entry]:
             reverse("installs:action", args=(row.pk,)),
             row.cluster.name,
             row.outcome,
+            reverse("installs:batch", args=(row.batch_id,)) if row.batch_id else "",
         )
         for row in rows[:LIMIT]
     ]

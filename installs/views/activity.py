@@ -19,7 +19,7 @@ from installs.presenters.diagnosis import chain, next_steps, remedy_steps
 from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_action
-from installs.readiness import Weight, readiness
+from installs.readiness import Readiness, Weight, readiness
 from installs.readiness.request import verdict as readiness_verdict
 from installs.state.observation import diagnose_row
 from installs.views.forms import approval_form_of
@@ -188,7 +188,8 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
             for step in next_steps(operators, acts=acts)
         ],
         "readiness": readiness_verdict(report) if report else "",
-        "still_blocked": report is not None and report.counts[Weight.BLOCKS] > 0,
+        "not_blocked": report is not None and not report.counts[Weight.BLOCKS],
+        "still_blocks": report is not None and _blocks(report, operators),
         "chain": links,
         "finding": finding,
         "steps": remedy_steps(finding.remedy) if finding else [],
@@ -221,6 +222,14 @@ def _may_unblock(cluster: Cluster, action: Action) -> bool:
     verbs = (Action.Verb.APPROVE, Action.Verb.UPGRADE, Action.Verb.REMOVE)
     openshift = cluster.kinds.get(CLUSTER_VERSIONS.kind, {}).get("state") == "served"
     return openshift and action.verb in verbs and action.state == Action.State.SUCCEEDED
+
+
+def _blocks(report: Readiness, operators: Sequence[Operator]) -> bool:
+    """Whether one of the operators blocks the next minor version."""
+    blocking = {
+        (row.kind, row.namespace, row.name) for row in report.rows if row.weight == Weight.BLOCKS
+    }
+    return any((row.kind, row.namespace, row.name) in blocking for row in operators)
 
 
 def _decisive(action: Action, operators: Sequence[Operator]) -> Operator | None:

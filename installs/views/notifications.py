@@ -83,11 +83,11 @@ def bell(request: HttpRequest) -> HttpResponse:
     at = _time(request.GET.get("at", ""))
     now = timezone.now()
     finished = finished_actions(person_of(request), at) if at else []
-    # Its own page says the outcome already.
+    # The page of the action, or of the bulk change that it is part of, says the outcome already.
     shown = request.htmx.current_url_abs_path if request.htmx else ""  # type: ignore[attr-defined]
     if not finished and request.GET.get("rev") == token:
         return HttpResponse(status=204)
-    finished = [entry for entry in finished if entry.url != shown]
+    finished = [entry for entry in finished if not shown or shown not in (entry.url, entry.page)]
     well = sum(entry.state in _WELL for entry in finished)
     context = {
         "count": "99+" if count >= LIMIT else count,

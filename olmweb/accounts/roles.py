@@ -18,7 +18,7 @@ from django.db.models import Aggregate, OuterRef, QuerySet, Subquery, TextField,
 from django.db.models.functions import Cast, Concat
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.urls import reverse
+from django.urls import Resolver404, resolve, reverse
 from django.utils import timezone
 
 from olmweb.clusters import as_olmweb_error
@@ -214,9 +214,18 @@ def sign_in_required(
                 check(request.user)
             return view(request, **kwargs)
 
+        wrapped.required = check  # type: ignore[attr-defined]
         return wrapped
 
     return decorate
+
+
+def changes_clusters(path: str) -> bool:
+    """Whether the view at this path is for those who may change clusters."""
+    try:
+        return getattr(resolve(path).func, "required", None) is person
+    except Resolver404:
+        return False
 
 
 def create_roles(**_: Any) -> None:

@@ -23,6 +23,7 @@ from django.views.generic import View
 from mozilla_django_oidc.views import OIDCAuthenticationRequestView
 
 from olmweb.accounts import audit, oidc, throttling
+from olmweb.accounts.roles import changes_clusters
 from olmweb.errors import OlmwebError
 
 # Absolute ends of sessions. A group removed at the provider is removed here within a working day.
@@ -61,6 +62,7 @@ class SignIn(LoginView):
         config = settings.OIDC
         context["oidc_host"] = urlsplit(config.issuer).netloc if config else ""
         context["local_sign_in"] = settings.LOCAL_SIGN_IN
+        context["to_change"] = changes_clusters(urlsplit(self.get_redirect_url()).path)
         return context
 
 

@@ -449,5 +449,5 @@ def test_two_access_methods_of_one_catalog_are_no_two_sources(reader):
     other = make_catalog(name="two", slug="two", cluster=cluster, revision=1)
     make_package(name="etcd", catalog=other)
     page = text_of(reader.get(address))
-    assert "1 of 3 sources:" in page
+    assert "1 of 3 access methods, 2 catalogs:" in page
     assert "to compare" not in page

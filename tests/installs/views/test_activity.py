@@ -13,9 +13,10 @@ from installs.models import Action, ActionBatch, Component, InstallRequest, Oper
 from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, SyncRun
 from olmweb.web.pagination import PAGE_SIZE
+from tests.factories import make_component
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import MODE, make_action, make_failing
-from tests.worlds.subscriptions import make_pending_approval
+from tests.worlds.subscriptions import make_pending_approval, make_subscription
 
 pytestmark = pytest.mark.django_db
 EVIL = '"><img src=x onerror=alert(1)>'
@@ -436,6 +437,33 @@ def test_what_can_have_resolved_a_blocker_leads_back_to_upgrade_readiness(
     prod.save()
     assert address in assert_page(reader.get(f"/activity/actions/{approval.pk}")).links
     assert address not in assert_page(reader.get(f"/activity/actions/{removal.pk}")).links
+
+
+def test_a_change_of_an_operator_that_blocks_nothing_is_not_called_blocked(
+    reader: Client, prod: Cluster
+) -> None:
+    prod.kinds["ClusterVersion"] = {"state": "served", "version": "v1"}
+    prod.version = "4.16.3"
+    prod.save()
+    details = {"version": "4.16.3"}
+    make_component(cluster=prod, kind="ClusterVersion", name="version", details=details)
+    blocking = {"max_openshift": ["4.16"], "min_kube": ""}
+    for name in ("grafana", "loki"):
+        operator = make_subscription(prod, name)
+        make_component(
+            operator=operator,
+            kind="ClusterServiceVersion",
+            namespace=operator.namespace,
+            name=operator.bundle,
+            details=blocking if name == "loki" else {"max_openshift": [], "min_kube": ""},
+        )
+        action = make_action(
+            prod, name, verb="upgrade", path="Subscription", namespace=operator.namespace,
+            state="succeeded",
+        )  # fmt: skip
+        page = assert_page(reader.get(f"/activity/actions/{action.pk}"))
+        assert "Upgrade readiness of prod" in page.text
+        assert ("Blocked 1 blocker for OpenShift 4.17." in page.text) == (name == "loki")
 
 
 def test_an_installation_that_waits_for_an_approval_is_not_shown_as_succeeded(

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from catalogs.models import CatalogChange, CatalogRevision
-from installs.models import InstallRequest
+from installs.models import ActionBatch, InstallRequest
 from olmweb.models import Cluster, Preferences
 from tests.factories import make_catalog, make_operator, make_transition
 from tests.worlds.html import assert_page
@@ -221,3 +221,16 @@ def test_an_own_action_that_finished_is_a_toast_once_and_not_on_its_own_page(
     own = f"http://testserver/activity/actions/{action.pk}"
     headers = {"HX-Request": "true", "HX-Current-URL": own}
     assert "data-toast" not in reader.get(BELL, {"at": at}, headers=headers).content.decode()
+
+
+def test_actions_of_a_bulk_change_are_no_toasts_on_its_page(
+    reader: Client, prod: Cluster, bob: Any
+) -> None:
+    at = (timezone.now() - HOUR).isoformat()
+    batch = ActionBatch.objects.create(cluster=prod, user=bob, idempotency_key="k")
+    make_action(prod, "etcd", user=bob, state="succeeded", finished_at=timezone.now(), batch=batch)
+    on_page = f"http://testserver/activity/bulk-installs/{batch.pk}"
+    for address, toasts in ((on_page, 0), ("http://testserver/", 1)):
+        headers = {"HX-Request": "true", "HX-Current-URL": address}
+        page = reader.get(BELL, {"at": at}, headers=headers).content.decode()
+        assert page.count("data-toast") == toasts

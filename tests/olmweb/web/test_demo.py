@@ -66,6 +66,21 @@ def test_the_sign_in_page_signs_in_with_each_account_and_goes_on(
     assert text.count('name="next" value="/activity/"') == len(LOGINS) + 1
 
 
+def test_the_sign_in_page_names_the_role_that_a_change_needs(
+    client: Client, settings: Any, prod: Any
+) -> None:
+    settings.PUBLIC_READ, settings.DEMO_LOGINS = True, LOGINS
+    role = "To change a cluster, sign in with the role operator or admin."
+    for address in (
+        "/software/prod/redhat-operators/etcd/install",
+        "/operators/bulk-change?cluster=prod",
+        "/installplans/prod/apps/install-x/approve",
+    ):
+        assert role in assert_page(client.get("/login/", {"next": address})).text
+    for address in ("/activity/", "/account/", "/no-page", "//elsewhere.example.com/", ""):
+        assert role not in assert_page(client.get("/login/", {"next": address})).text
+
+
 def test_no_other_installation_shows_accounts(client: Client, settings: Any, prod: Any) -> None:
     settings.PUBLIC_READ = True
     for path in ("/", "/login/"):
