@@ -96,6 +96,25 @@ def test_a_version_that_no_catalog_has_can_not_be_resolved(olm: World) -> None:
     assert "winch" in told["message"]
 
 
+def test_a_version_without_its_subscription_is_not_adopted_by_another(olm: World) -> None:
+    namespace = olm.own_namespace("orphan")
+    first = olm.subscribe(namespace, "winch")
+    csv = olm.csv(namespace, "winch.v1.0.0", "Installing", "InstallWaiting")
+    olm.kubectl.delete(first)
+    wait_until(
+        lambda: olm.kubectl.find(V1ALPHA1, "Subscription", "winch", namespace) is None,
+        "the Subscription gone",
+        SECONDS,
+    )
+    olm.subscribe(namespace, "winch", startingCSV="winch.v1.0.0")
+    told = resolution_failed(olm, namespace, "winch")
+    orphan = "clusterserviceversion winch.v1.0.0 exists and is not referenced by a subscription"
+    assert told["reason"] == "ConstraintsNotSatisfiable"
+    assert orphan in told["message"]
+    kept = olm.kubectl.get(V1ALPHA1, "ClusterServiceVersion", "winch.v1.0.0", namespace)
+    assert kept["metadata"]["uid"] == csv["metadata"]["uid"]
+
+
 def test_without_an_operatorgroup_a_subscription_waits_in_silence(olm: World) -> None:
     namespace = olm.namespace("groupless")
     olm.subscribe(namespace, "winch")
