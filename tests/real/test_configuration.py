@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from django.contrib.auth.models import User
 
 from catalogs.install_methods import InstallMethod
@@ -18,9 +19,11 @@ from installs.methods.configuration import config_problems, read_config, schema_
 from installs.models import Action, Operator
 from installs.state.decode.workloads import custom_resource_definition
 from installs.state.full_sync import sync_cluster
+from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from tests.factories import make_package
 from tests.installs.methods.test_configuration import EXTENSION
+from tests.peers import servers
 from tests.peers.client import APPLY, ApiRefused, wait_until
 from tests.peers.servers import ApiServer
 from tests.real.test_crd_upgrade import crd, installed
@@ -115,14 +118,16 @@ def test_the_server_refuses_what_the_schema_refuses(apiserver: ApiServer, text: 
     assert bool(problems) == bool(refused) == (text in BAD), (problems, refused)
 
 
+V1_GROUP = "olm.operatorframework.io"
+# Of spec.config of a ClusterExtension.
+RULE = "has(self.configType) && self.configType == 'Inline' ? has(self.inline) : !has(self.inline)"
+
+
 @pytest.fixture(scope="module")
 def extensions(apiserver: ApiServer) -> str:
     """The collection of a kind with the experimental `spec.config` of a ClusterExtension."""
-    rule = (
-        "has(self.configType) && self.configType == 'Inline' ? has(self.inline) : !has(self.inline)"
-    )
     definition = crd("configured")
-    config = EXTENSION | {"x-kubernetes-validations": [{"rule": rule}]}
+    config = EXTENSION | {"x-kubernetes-validations": [{"rule": RULE}]}
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["spec"]["properties"]["config"] = config
     installed(apiserver, definition)
@@ -241,3 +246,86 @@ def test_a_configuration_and_its_changes_reach_the_deployment_of_the_operator(
     assert edit({}, take=True).state == "succeeded"
     assert "config" not in olm.subscription(namespace, name)["spec"]
     wait_until(lambda: not any(pod().values()), "the Deployment of the bundle", SECONDS, pause=1)
+
+
+@pytest.mark.django_db
+def test_the_configuration_of_a_cluster_extension_is_edited_on_a_real_server(
+    fresh_apiserver: ApiServer, olivia: User, tmp_path: Path, settings: Any
+) -> None:
+    """With the CustomResourceDefinition of operator-controller and its experimental field (1.11,
+    helm/olmv1/base/operator-controller/crd/experimental)."""
+    server, name = fresh_apiserver, "tern"
+    servers.apply_crds(server)
+    definition = yaml.safe_load(servers.crd_file("clusterextensions." + V1_GROUP).read_text())
+    [version] = definition["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["config"] = EXTENSION | {"x-kubernetes-validations": [{"rule": RULE}]}
+    installed(server, definition)
+    settings.KUBECONFIG = str(server.write_kubeconfig(tmp_path / "kubeconfig"))
+    settings.CLUSTERS, settings.WRITE_AS = ["real"], "service-account"
+    cluster = Cluster.objects.create(name="real", context="real")
+    source = {"type": "Image", "image": {"ref": "quay.io/example/catalog:v1"}}
+    server.admin.create(
+        {
+            "apiVersion": f"{V1_GROUP}/v1",
+            "kind": "ClusterCatalog",
+            "metadata": {"name": "harbour"},
+            "spec": {"source": source},
+        }
+    )
+    assert not sync_cluster(cluster).error
+    cluster.refresh_from_db()
+    package = make_package(name=name, catalog=Catalog.objects.get(cluster=cluster, name="harbour"))
+
+    def there() -> dict[str, Any]:
+        spec: dict[str, Any] = server.admin.get(f"{V1_GROUP}/v1", "ClusterExtension", name)["spec"]
+        return spec
+
+    def send(plan: Plan) -> Action:
+        assert (tried := dry_run(plan, olivia)).ok, tried
+        action = request(plan, olivia)
+        follow.run(action.pk, pause=lambda _: None)
+        action.refresh_from_db()
+        return action
+
+    def edit(config: dict[str, Any]) -> Plan:
+        assert not sync_cluster(cluster).error
+        row = Operator.objects.select_related("cluster").get(kind="ClusterExtension", name=name)
+        return plan_configure(row, config)
+
+    def inline(**values: Any) -> dict[str, Any]:
+        return {"configType": "Inline", "inline": values}
+
+    first = inline(watchNamespace="apps")
+    values = {"namespace": "apps", "service_account": "installer", "version": "1.0.0"}
+    send(plan_install(cluster, package, "", "ClusterExtension", values, config=first))
+    Action.objects.update(state="succeeded")  # no controller installs it
+    before = there()
+    assert before["config"] == first
+
+    env = [{"name": "LEVEL", "value": "debug"}]
+    other = inline(watchNamespace="", deploymentConfig={"env": env, "nodeSelector": {"a": "b"}})
+    changes = dry_run(edit(other), olivia).changes
+    assert "+        value: debug" in changes, changes
+    send(edit(other))
+    assert there() == before | {"config": other}, "and nothing else changed"
+    Action.objects.update(state="succeeded")
+    assert send(edit(other)).outcome_code == "already-so"
+
+    fewer = inline(watchNamespace="apps")
+    send(edit(fewer))
+    assert there() == before | {"config": fewer}, "the removed fields are removed"
+    Action.objects.update(state="succeeded")
+
+    for bad, field in (
+        (inline(watchNamespace=1), "config.inline.watchNamespace"),
+        (inline(deploymentConfig={"env": [{"value": "a"}]}), "config.inline.deploymentConfig.env"),
+        ({"configType": "Inline"}, "config.inline"),
+        ({"configType": "Helm", "inline": {"a": "b"}}, "config.configType"),
+    ):
+        with pytest.raises(OlmwebError) as refused:
+            edit(bad)
+        assert any(at.startswith(field) for at in refused.value.fields), refused.value.fields
+
+    send(edit({}))
+    assert "config" not in there()
