@@ -5,7 +5,7 @@ Keys are always scoped to their catalog. The tables with many rows have no forei
 and PostgreSQL would check the parent of every row at its end, a fifth of a sync's time.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -94,13 +94,18 @@ class Catalog(models.Model):
 
     @property
     def stale(self) -> bool:
-        """The last attempt failed, or none succeeded for longer than three catalog polls."""
-        limit = timedelta(seconds=max(600, 3 * settings.CATALOG_POLL))
-        return self.state == self.State.FAILED or (
-            self.source_kind == self.SourceKind.CLUSTER_CATALOG
-            and self.synced_at is not None
-            and timezone.now() - self.synced_at > limit
-        )
+        return is_stale(self.state, self.source_kind, self.synced_at)
+
+
+def is_stale(state: str, source_kind: str, synced_at: datetime | None) -> bool:
+    """Whether the last attempt to read a catalog failed, or none succeeded for longer than three
+    catalog polls."""
+    limit = timedelta(seconds=max(600, 3 * settings.CATALOG_POLL))
+    return state == Catalog.State.FAILED or (
+        source_kind == Catalog.SourceKind.CLUSTER_CATALOG
+        and synced_at is not None
+        and timezone.now() - synced_at > limit
+    )
 
 
 class CatalogRevision(models.Model):

@@ -2,29 +2,75 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from django.db.models import Count, Exists, OuterRef
 
 from catalogs.fbc.properties import PropertyText, describe_properties
 from catalogs.graph import GraphEntry
-from catalogs.models import Blob, Bundle, BundleGVK, Catalog, Channel, ChannelEntry, Package
+from catalogs.models import (
+    Blob,
+    Bundle,
+    BundleGVK,
+    Catalog,
+    Channel,
+    ChannelEntry,
+    Package,
+    is_stale,
+)
 from catalogs.storage import blobs
-from olmweb.models import Cluster
+from olmweb.models import LOCAL, Cluster
 
 BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown without decoding
 BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
 IMAGE_SHOW_LIMIT = 300  # related images on a page
 
 
-def distinct_catalogs(rows: Iterable[Catalog]) -> list[list[Catalog]]:
+@dataclass(slots=True)
+class CatalogState:
+    """What the overview shows of a catalog. A page reads all of them and shows a few, and model
+    instances of hundreds take long."""
+
+    cluster_name: str
+    pk: int
+    name: str
+    slug: str
+    namespace: str
+    source_kind: str
+    state: str
+    error_text: str
+    revision: int
+    synced_at: datetime | None
+    cluster_id: int | None
+
+    @property
+    def stale(self) -> bool:
+        return is_stale(self.state, self.source_kind, self.synced_at)
+
+
+class _Provided(Protocol):
+    """What tells catalogs apart, of a Catalog or CatalogState."""
+
+    pk: Any
+    cluster_id: Any
+    source_kind: Any
+    namespace: Any
+    name: Any
+
+
+Row = TypeVar("Row", bound=_Provided)
+
+
+def distinct_catalogs(rows: Iterable[Row]) -> list[list[Row]]:
     """Groups the rows that serve one catalog; no query.
 
     A ClusterCatalog and a CatalogSource of one name on one cluster are one catalog, as in the
     install form; CatalogSources of several namespaces are several.
     """
-    groups: dict[tuple[object, ...], list[Catalog]] = {}
+    groups: dict[tuple[object, ...], list[Row]] = {}
     ordered = sorted(rows, key=lambda row: row.source_kind == Catalog.SourceKind.CLUSTER_CATALOG)
     spaces: dict[tuple[int, str], str] = {}
     for row in ordered:
@@ -46,6 +92,14 @@ def read_catalogs(clusters: Iterable[Cluster], *fields: str) -> list[Catalog]:
         if row.cluster_id in by_id:  # else added since; it is read when it is shown
             row.cluster = by_id[row.cluster_id]
     return rows
+
+
+def read_states(clusters: Iterable[Cluster]) -> list[CatalogState]:
+    """The state of every catalog by name; one query. `clusters` are all."""
+    names = {cluster.pk: cluster.name for cluster in clusters}
+    columns = [field.name for field in fields(CatalogState)][1:]
+    rows = Catalog.objects.order_by("name", "pk").values_list(*columns)
+    return [CatalogState(names.get(row[-1], LOCAL), *row) for row in rows]
 
 
 def count_packages() -> int:

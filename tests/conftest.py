@@ -2,7 +2,7 @@
 
 import shutil
 import socket
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,11 @@ from typing import Any
 import hypothesis
 import pytest
 from django.contrib.auth.models import Group, Permission, User
+from django.core.signals import request_finished, request_started
 
 from olmweb.kube.transport import TokenBucket
 from olmweb.sandbox.cluster import Sandbox
+from olmweb.web.revisions import PerRevision
 from tests.services import HOW_TO_GET, postgres_bin, required
 
 pytest_plugins = [
@@ -120,6 +122,37 @@ def empty_cache() -> Iterator[None]:
 
     yield
     cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def values_per_revision(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Factories write rows without a new revision of their cluster, so each page reads them anew.
+    Tests with the marker `revisions` keep values as the product does, none of another test."""
+    keeps = request.node.get_closest_marker("revisions") is not None
+    kept, used, pages = PerRevision.of, set[int](), [0]
+
+    def begin(**_: object) -> None:
+        pages[0] += 1
+        if not keeps:
+            used.clear()
+
+    def end(**_: object) -> None:
+        pages[0] -= 1
+
+    def of(values: PerRevision[Any], rows: Iterable[Any]) -> dict[int, Any]:
+        if id(values) not in used or not (keeps or pages[0]):
+            used.add(id(values))
+            values._stored.clear()
+        return kept(values, rows)
+
+    monkeypatch.setattr(PerRevision, "of", of)
+    request_started.connect(begin)
+    request_finished.connect(end)
+    yield
+    request_started.disconnect(begin)
+    request_finished.disconnect(end)
 
 
 @pytest.fixture(scope="session")

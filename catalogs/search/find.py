@@ -5,19 +5,21 @@ Packages of one name in several catalogs are one match; the catalog with the bes
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from django.apps import apps
-from django.db.models import Count, Q, QuerySet
+from django.db.models import QuerySet
 
 from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.search.index import COUNTED, FACETS, NO, YES, PackageGroup, Row, SearchIndex
 from catalogs.search.matching import Hits, Score
 from catalogs.search.query import SearchQuery, most_alike, parse_query
+from olmweb.models import Cluster
+from olmweb.web.revisions import PerRevision
 
 PAGE_SIZE = 18
 SORTS = ("relevance", "name", "-name", "updated")
@@ -28,7 +30,7 @@ ANSWERS = {
     "installed": (YES, FAILED, NO),
 }
 # Values of installs.models.Health: a failed attempt is not an installation, it needs attention.
-NOT_INSTALLED = ("Failed", "Blocked")
+NOT_INSTALLED = frozenset({"Failed", "Blocked"})
 INSTALLED = "installed"  # changes with clusters, not with catalogs: counted apart from the index
 
 
@@ -92,25 +94,40 @@ def _operators(*packages: str) -> QuerySet[Any]:
     return rows.filter(package__in=packages) if packages else rows.exclude(package="")
 
 
-def installed_packages() -> dict[str, str]:
-    """Package name -> YES or FAILED, of those that any cluster has; one query."""
-    rows = (
-        _operators()
-        .values_list("package")
-        .annotate(working=Count("pk", filter=~Q(health__in=NOT_INSTALLED)))
-    )
-    return {package: YES if working else FAILED for package, working in rows}
+def installed_packages(clusters: Iterable[Cluster]) -> dict[str, str]:
+    """Package name -> YES or FAILED, of those that any of the clusters has."""
+    answers: dict[str, str] = {}
+    for packages in _HEALTHS.of(clusters).values():
+        for package, healths in packages.items():
+            if answers.get(package) != YES:
+                answers[package] = FAILED if healths <= NOT_INSTALLED else YES
+    return answers
 
 
-def installed_healths(packages: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-    """Package name -> health -> names of the clusters that report it, of these packages; one
-    query."""
+def installed_healths(
+    clusters: Sequence[Cluster], names: Iterable[str]
+) -> dict[str, dict[str, list[str]]]:
+    """Package name -> health -> names of the clusters that report it, of these packages; the
+    clusters are in the order given."""
+    packages = _HEALTHS.of(clusters)
     healths: dict[str, dict[str, list[str]]] = {}
-    if packages:
-        rows = _operators(*packages).values_list("package", "health", "cluster__name").distinct()
-        for package, health, cluster in rows.order_by("cluster__name", "health"):
-            healths.setdefault(package, {}).setdefault(health, []).append(cluster)
+    for cluster in clusters:
+        for name in names:
+            for health in sorted(packages[cluster.pk].get(name, ())):
+                healths.setdefault(name, {}).setdefault(health, []).append(cluster.name)
     return healths
+
+
+def _read_healths(ids: Collection[int]) -> dict[int, dict[str, set[str]]]:
+    """Cluster id -> package name -> healths of its operators of the package; one query."""
+    healths: dict[int, dict[str, set[str]]] = {pk: {} for pk in ids}
+    rows = _operators().filter(cluster__in=ids).values_list("cluster", "package", "health")
+    for cluster, package, health in rows:
+        healths[cluster].setdefault(package, set()).add(health)
+    return healths
+
+
+_HEALTHS = PerRevision(_read_healths)
 
 
 def installations_of(package: str) -> tuple[Installation, ...]:

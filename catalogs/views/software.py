@@ -19,6 +19,7 @@ from catalogs.search.index import Row, catalog_stamps, current_index
 from catalogs.search.matching import Hits, find_hits
 from catalogs.views import forms, presenters
 from olmweb.accounts.roles import may_act
+from olmweb.web.context import clusters
 from olmweb.web.pages import render_page, revision_token, unchanged
 from olmweb.web.pagination import paginate
 from olmweb.web.preferences import remember_view
@@ -41,7 +42,7 @@ def software(request: HttpRequest) -> HttpResponse:
     index = current_index(stamps)
     query = filters.query
     hits = find_hits(index, query)
-    result = find_packages(index, filters, installed_packages(), hits)
+    result = find_packages(index, filters, installed_packages(clusters(request)), hits)
     page = paginate(result.matches, values["page"], PAGE_SIZE, notices)
     context = {
         "rev": rev,
@@ -51,7 +52,10 @@ def software(request: HttpRequest) -> HttpResponse:
         "notices": notices,
         "page": page,
         "cards": presenters.cards(
-            list(page), query, hits, installed_healths([match.row.name for match in page])
+            list(page),
+            query,
+            hits,
+            installed_healths(clusters(request), [match.row.name for match in page]),
         ),
         "read_as": presenters.read_as(hits),
         "result": result,

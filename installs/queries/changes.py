@@ -3,36 +3,27 @@ number of failing operators by day.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, tzinfo
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
-from django.db.models import (
-    BigIntegerField,
-    Case,
-    Count,
-    DateField,
-    DateTimeField,
-    F,
-    OuterRef,
-    Q,
-    QuerySet,
-    Subquery,
-    Value,
-    When,
-)
-from django.db.models.functions import Coalesce, TruncDate
+from django.conf import settings
+from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.utils import timezone
 
 from installs.models import FAILING, NEEDS_ATTENTION, Action, Health, Transition
 from olmweb.models import Cluster, SyncRun
+from olmweb.web.revisions import PerRevision
 
 CHANGES_SHOWN = 12
 HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
 ROWS_LIMIT = 5000
 # Of each change, beside its type, statuses and time. Thousands of model instances would take long.
 _SHOWN = ("pk", "cluster", "kind", "namespace", "name", "to_reason")
+_BY_TIME = itemgetter(3, 4)  # time and id
 _IDENTITY = ("cluster", "kind", "namespace", "name")
 OPERATOR_KINDS = ("PlatformOperator", "ClusterExtension", "Subscription", "ClusterServiceVersion")
 # Direction -> its words, in the order of the columns.
@@ -45,6 +36,7 @@ DIRECTIONS = {
 BAR_HEIGHT = 40
 TREND_DAYS, TREND_HEIGHT = 30, 60
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
+_FAILING = frozenset(str(value) for value in FAILING)
 _WORKING = (str(Health.INSTALLING), str(Health.UPGRADING), str(Health.NEEDS_APPROVAL))
 
 
@@ -132,9 +124,13 @@ def direction_of(kind: str, before: str, after: str) -> str:
 
 
 def recent(clusters: Sequence[Cluster]) -> Recent:
-    """Changes on these clusters in the last 24 hours; one query."""
+    """Changes on these clusters in the last 24 hours; two queries if clusters changed."""
     now = timezone.now()
-    rows = _changes_since(clusters, now - DAY, first_seen=len(clusters) == 1)
+    stored = (history.latest for history in _HISTORIES.of(clusters).values())
+    rows = [row for row in chain.from_iterable(stored) if row[3] >= now - DAY]
+    if len(clusters) > 1:
+        rows = [row for row in rows if row[0] == "Object" or row[1]]
+    rows.sort(key=_BY_TIME, reverse=True)
     counts = [dict.fromkeys(DIRECTIONS, 0) for _ in range(24)]
     for kind, before, after, at, *_ in rows:
         if direction := direction_of(kind, before, after):
@@ -155,36 +151,27 @@ def recent(clusters: Sequence[Cluster]) -> Recent:
 def changes_of_week(clusters: Sequence[Cluster]) -> tuple[dict[str, int], tuple[Transition, ...]]:
     """How many operators went each way of DIRECTIONS in the last seven days, and these changes,
     newest first; one query."""
-    rows = [
-        (direction, row)
-        for row in _changes_since(clusters, timezone.now() - 7 * DAY, first_seen=False)
-        if (direction := direction_of(*row[:3]))
+    health = Q(type="Health") & ~Q(from_status="")  # a first observation is no change
+    rows = (
+        _changes([cluster.pk for cluster in clusters], health, timezone.now() - 7 * DAY)
+        .order_by("-at", "-pk")
+        .values_list("type", "from_status", "to_status", "at", *_SHOWN)
+    )
+    changes = [
+        (direction, row) for row in rows[:ROWS_LIMIT] if (direction := direction_of(*row[:3]))
     ]
-    counts = Counter(direction for direction, _ in rows)
+    counts = Counter(direction for direction, _ in changes)
     return {name: counts[name] for name in DIRECTIONS}, _as_transitions(
-        clusters, [row for _, row in rows]
+        clusters, [row for _, row in changes]
     )
 
 
-def _changes_since(
-    clusters: Sequence[Cluster], start: datetime, *, first_seen: bool
-) -> list[tuple[Any, ...]]:
-    """(type, status before, status after, time, and the columns _SHOWN), newest first.
-
-    `first_seen` adds the health at the first observation, which is no change: the first sync of a
-    cluster writes one for each operator.
-    """
-    health = Q(type="Health") if first_seen else Q(type="Health") & ~Q(from_status="")
-    news = health | Q(type="Object", to_status__in=("appeared", "deleted"))
-    return list(
-        Transition.objects.filter(
-            news,
-            cluster__in=[cluster.pk for cluster in clusters],
-            kind__in=OPERATOR_KINDS,
-            at__gte=start,
-        )
-        .order_by("-at", "-pk")
-        .values_list("type", "from_status", "to_status", "at", *_SHOWN)[:ROWS_LIMIT]
+def _changes(ids: Collection[int], health: Q, start: datetime) -> QuerySet[Transition]:
+    """Of the operators of these clusters, from this time on: the changes that match `health`, and
+    what appeared or was deleted."""
+    existence = Q(type="Object", to_status__in=("appeared", "deleted"))
+    return Transition.objects.filter(
+        health | existence, cluster__in=ids, kind__in=OPERATOR_KINDS, at__gte=start
     )
 
 
@@ -230,7 +217,7 @@ class FailureHistory:
 
     first_sync: datetime | None
     open_actions: int
-    failures: dict[date, int]
+    failures: Mapping[date, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,64 +304,81 @@ def _trend_day(day: date, count: int | None, x: int, top: int) -> TrendDay:
     return TrendDay(day, count, x, TREND_HEIGHT - height, height)
 
 
+@dataclass(frozen=True, slots=True)
+class _ClusterHistory:
+    """Of one cluster: its first sync; when failures of its operators began (1) or ended (-1) in the
+    last TREND_DAYS days; and the changes of the last day with the health at a first observation:
+    (type, status before, status after, time, and the columns _SHOWN)."""
+
+    first_sync: datetime | None
+    turns: list[tuple[datetime, int]] = field(default_factory=list)
+    latest: list[tuple[Any, ...]] = field(default_factory=list)
+    by_zone: dict[tzinfo, Counter[date]] = field(default_factory=dict)
+
+    def by_day(self) -> Counter[date]:
+        """The failures that began less those that ended, by day of the reader's time zone."""
+        zone = timezone.get_current_timezone()
+        days = self.by_zone.get(zone)
+        if days is None:
+            days = Counter()
+            for at, turn in self.turns:
+                days[at.astimezone(zone).date()] += turn
+            self.by_zone[zone] = days
+        return days
+
+
 def failure_history(clusters: Sequence[Cluster]) -> FailureHistory:
-    """One query, with a row for each cluster, and one for each day with a change. Only clusters
-    that were synced have failures.
-
-    The history of a deletion has no health: it ends what the last change of health before it says.
-    """
-    synced = [cluster.pk for cluster in clusters if cluster.synced_at]
-    starts: list[datetime | None] = []
-    open_actions = 0
-    failures: dict[date, int] = {}
-    # The rows of a cluster have no day, and its open actions in the place of `began`.
-    rows = _of_clusters([cluster.pk for cluster in clusters])
-    for pk, first_sync, day, began, ended in rows.union(_failures_by_day(synced), all=True):
-        if day is not None:
-            failures[day] = began - ended
-            continue
-        open_actions += began
-        if pk in synced:
-            starts.append(first_sync)
-    known = [start for start in starts if start is not None]
-    first = max(known) if known and len(known) == len(starts) else None
-    return FailureHistory(first, open_actions, failures)
+    """One query, and two more if clusters changed. Only clusters that were synced have failures."""
+    ids = [cluster.pk for cluster in clusters]
+    histories = _HISTORIES.of(cluster for cluster in clusters if cluster.synced_at)
+    first_syncs = {pk: history.first_sync for pk, history in histories.items()}
+    # The run of a first sync is stored behind the rows of the cluster, without a new revision.
+    if missing := [pk for pk, first_sync in first_syncs.items() if first_sync is None]:
+        first_syncs |= _first_syncs(missing)
+    failures: Counter[date] = Counter()
+    for history in histories.values():
+        failures.update(history.by_day())
+    retained = timezone.now() - timedelta(days=settings.RETENTION_DAYS)
+    known = [at for at in first_syncs.values() if at is not None and at >= retained]
+    return FailureHistory(
+        first_sync=max(known) if known and len(known) == len(first_syncs) else None,
+        open_actions=Action.objects.filter(cluster__in=ids, state__in=Action.OPEN).count(),
+        failures=failures,
+    )
 
 
-def _of_clusters(ids: Sequence[int]) -> QuerySet[Any, Any]:
-    """(cluster, first sync, no day, open actions, 0)"""
+def _first_syncs(ids: Collection[int]) -> dict[int, datetime | None]:
+    """One query."""
     outcomes = SyncRun.Outcome
-    first_sync = (
-        SyncRun.objects.filter(
-            kind=SyncRun.Kind.CLUSTER,
-            target=OuterRef("name"),
-            outcome__in=(outcomes.CHANGED, outcomes.UNCHANGED),
-        )
-        .order_by("started_at")
-        .values("started_at")[:1]
-    )
-    open_actions = (
-        Action.objects.filter(cluster=OuterRef("pk"), state__in=Action.OPEN)
-        .order_by()
-        .values("cluster")
-        .annotate(number=Count("pk"))
-        .values("number")
-    )
-    return (
-        Cluster.objects.filter(pk__in=ids)
-        .order_by()
-        .values_list(
-            "pk",
-            Subquery(first_sync),
-            Value(None, DateField()),
-            Coalesce(Subquery(open_actions), 0),
-            Value(0),
-        )
-    )
+    syncs = SyncRun.objects.filter(
+        kind=SyncRun.Kind.CLUSTER,
+        target=OuterRef("name"),
+        outcome__in=(outcomes.CHANGED, outcomes.UNCHANGED),
+    ).order_by("started_at")
+    rows = Cluster.objects.filter(pk__in=ids).order_by()
+    return dict(rows.values_list("pk", Subquery(syncs.values("started_at")[:1])))
 
 
-def _failures_by_day(ids: Sequence[int]) -> QuerySet[Any, Any]:
-    """(no cluster, no time, day, failures that began, failures that ended)"""
+def _read_histories(ids: Collection[int]) -> dict[int, _ClusterHistory]:
+    """Two queries."""
+    histories = {pk: _ClusterHistory(first_sync) for pk, first_sync in _first_syncs(ids).items()}
+    yesterday = timezone.now() - DAY
+    for before, *change in _turns(ids):
+        _, _, after, at, _, pk, *_ = change
+        history = histories[pk]
+        if turn := (after in _FAILING) - (before in _FAILING):
+            history.turns.append((at, turn))
+        if at >= yesterday:
+            history.latest.append(tuple(change))
+    return histories
+
+
+_HISTORIES = PerRevision(_read_histories)
+
+
+def _turns(ids: Collection[int]) -> QuerySet[Any, Any]:
+    """(health before, and the columns of `latest`) of every change. That of a deletion has no
+    health: the operator had that of the last change of health before it."""
     last_health = (
         Transition.objects.filter(
             type="Health", at__lt=OuterRef("at"), **{name: OuterRef(name) for name in _IDENTITY}
@@ -382,26 +386,12 @@ def _failures_by_day(ids: Sequence[int]) -> QuerySet[Any, Any]:
         .order_by("-at", "-pk")
         .values("to_status")[:1]
     )
-    health = Q(type="Health") & (Q(from_status__in=FAILING) ^ Q(to_status__in=FAILING))
-    deleted = Q(type="Object", to_status="deleted", from_status="present")
+    deleted = When(type="Object", to_status="deleted", from_status="present", then=last_health)
+    health = When(type="Health", then=F("from_status"))
+    start = timezone.now() - DAY * (TREND_DAYS + 1)
     return (
-        Transition.objects.filter(
-            health | deleted,
-            cluster__in=ids,
-            kind__in=OPERATOR_KINDS,
-            at__gte=timezone.now() - DAY * (TREND_DAYS + 1),
-        )
+        _changes(ids, Q(type="Health"), start)
         .order_by()
-        .annotate(
-            day=TruncDate("at"),
-            before=Case(When(type="Object", then=Subquery(last_health)), default=F("from_status")),
-        )
-        .values("day")
-        .annotate(
-            began=Count("pk", filter=Q(to_status__in=FAILING)),
-            ended=Count("pk", filter=Q(before__in=FAILING)),
-        )
-        .values_list(
-            Value(None, BigIntegerField()), Value(None, DateTimeField()), "day", "began", "ended"
-        )
+        .annotate(before=Case(deleted, health, default=Value("")))
+        .values_list("before", "type", "from_status", "to_status", "at", *_SHOWN)
     )

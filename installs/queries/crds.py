@@ -9,7 +9,6 @@ from django.db.models.functions import Cast
 from installs.diagnosis.knowledge import Finding, finding_for
 from installs.models import CRDState
 from installs.queries import narrow, search
-from olmweb.models import Cluster
 from olmweb.web.tables import Column, Table
 
 _LISTS = ("stored_text", "served_text", "defined_text")
@@ -99,13 +98,3 @@ def crd_row(row: CRDState) -> OwnedCRD:
     elif kind != "ClusterExtension" or not name:
         kind = ""
     return OwnedCRD(row, crd_finding(row), name, kind, namespace)
-
-
-def troubled_crds(clusters: Sequence[Cluster]) -> list[CRDState]:
-    """Name and cluster of those with a finding on these clusters; one query."""
-    by_id = {cluster.pk: cluster for cluster in clusters}
-    rows = CRDState.objects.exclude(finding="").filter(cluster__in=by_id)
-    troubled = list(rows.only("name", "cluster_id")[:200])
-    for row in troubled:
-        row.cluster = by_id[row.cluster_id]
-    return troubled

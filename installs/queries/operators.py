@@ -1,19 +1,18 @@
 """Reads behind the operators list: filters, causes, facets, why."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any
+from itertools import chain
+from sys import intern
+from typing import Any, NamedTuple
 
 from django.db.models import (
     Case,
-    Count,
-    Exists,
     F,
     IntegerField,
-    OuterRef,
     Q,
     QuerySet,
     Value,
@@ -29,6 +28,16 @@ from installs.diagnosis.knowledge import Finding, finding_for, is_command, is_fi
 from installs.diagnosis.notes import DAY, flaps, stuck
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
 from installs.queries import narrow, search
+from installs.queries.operator_index import (
+    OPERATOR_INDEX,
+    AttentionRow,
+    CauseRows,
+    ClusterIndex,
+    facts_of,
+    only,
+)
+from olmweb.models import Cluster
+from olmweb.web.revisions import PerRevision
 
 ATTENTION = "attention"  # stands for every health that needs a person
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,31 +54,12 @@ _RANK: Any = Case(
 )
 # What is known of a cause: its finding, or the operator's reason where there is none.
 _CAUSE = ("finding", "own_reason")
-# Two look-ups for each operator, so only for those of a cause whose remedy is a Subscription: a
-# Subscription for its package, and without one a catalog of its cluster that offers it.
-_OF_PACKAGE = Q(kind=InstallMethod.PLATFORM_OPERATOR) & ~Q(package="")
-_SUBSCRIBED: Any = Exists(
-    Operator.objects.filter(
-        cluster=OuterRef("cluster"), kind="Subscription", package=OuterRef("package")
-    )
-)
-_REPLACED: Any = _OF_PACKAGE & _SUBSCRIBED
-_MIGRATABLE: Any = (
-    _OF_PACKAGE
-    & ~_SUBSCRIBED
-    & Exists(
-        Package.objects.filter(
-            catalog__cluster=OuterRef("cluster"), name=OuterRef("package")
-        ).exclude(catalog__state=Catalog.State.DISABLED)
-    )
-)
 # Of the operators of a cause: whole rows have thirty columns.
 _MEMBER_FIELDS = (
     *("kind", "namespace", "name", "package", "health", "reason", "message", "finding", "facts"),
     *("since", "details", "version", "upgrade"),
 )
 _OWN_REASON: Any = Case(When(finding="", then=F("reason")), default=Value(""))
-_NUMBER = IntegerField()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,38 +173,101 @@ def operators_matching(filters: OperatorFilters) -> QuerySet[Operator]:
 
 
 def causes(
-    filters: OperatorFilters, *, names: int = NAMES_SHOWN, migratable: bool = False
+    clusters: Sequence[Cluster],
+    filters: OperatorFilters,
+    *,
+    names: int,
+    migratable: bool = False,
 ) -> list[CauseGroup]:
-    """Why the matching operators need attention, most operators first; three queries.
+    """Why the matching operators of these clusters need attention, most operators first; at most
+    three queries, and one more if clusters changed.
 
     Each cause carries up to `names` of its operators. Their targets have the numbers of migratable
     and replaced operators only if `migratable` is true.
     """
-    rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
-    replaceable = [entry.id for entry in knowledge() if InstallMethod.SUBSCRIPTION in entry.instead]
-    of_remedy = Q(finding__in=replaceable)
-    offered = of_remedy & _MIGRATABLE if migratable else Q(pk=None)
-    replaced = of_remedy & _REPLACED if migratable else Q(pk=None)
-    numbers = count_by_cause(
-        rows,
-        "cluster__name",
-        "kind",
-        offered=Count("pk", filter=offered, output_field=_NUMBER),
-        replaced=Count("pk", filter=replaced, output_field=_NUMBER),
-    )
+    indexes = OPERATOR_INDEX.of(clusters)
+    chosen = [row for row in clusters if not filters.cluster or row.name == filters.cluster]
+    found: dict[int, Sequence[CauseRows]] = {row.pk: indexes[row.pk].causes for row in chosen}
+    if replace(filters, cluster="").chosen():
+        rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
+        matching = set(rows.order_by().values_list("pk", flat=True))
+        found = {pk: only(of_cluster, matching) for pk, of_cluster in found.items()}
+    offers = _offers() if migratable else {}
     targets: dict[tuple[str, str], list[CauseTarget]] = defaultdict(list)
-    for cluster, kind, finding, reason, *parts, number in numbers:
-        targets[finding, reason].append(CauseTarget(cluster, kind, number, *parts))
+    first: dict[tuple[str, str], list[AttentionRow]] = defaultdict(list)
+    for row in chosen:
+        for cause in found[row.pk]:
+            key = cause.finding, cause.reason
+            numbers = (0, 0)
+            if migratable and cause.finding in _replaceable():
+                numbers = _migratable(cause, indexes[row.pk], offers.get(row.pk, frozenset()))
+            targets[key].append(CauseTarget(row.name, cause.kind, len(cause.rows), *numbers))
+            first[key] += cause.rows[:names]
+    members = [member.pk for rows in first.values() for member in sorted(rows)[:names]]
     groups = group_by_cause(
-        [(finding, reason, number) for _, _, finding, reason, *_, number in numbers],
-        cause_facts(rows),
-        cause_members(rows, names=names),
+        [(*key, sum(target.count for target in of_cause)) for key, of_cause in targets.items()],
+        facts_of(chain.from_iterable(found.values())),
+        _members(members),
         names=names,
     )
     return [
         replace(group, targets=tuple(sorted(targets[group.id, group.reason], key=_by_target)))
         for group in groups
     ]
+
+
+@cache
+def _replaceable() -> frozenset[str]:
+    """Ids of the findings whose remedy is a Subscription."""
+    return frozenset(e.id for e in knowledge() if InstallMethod.SUBSCRIPTION in e.instead)
+
+
+def _migratable(cause: CauseRows, index: ClusterIndex, offered: Collection[str]) -> tuple[int, int]:
+    """The number of those that could get a Subscription, as a catalog of their cluster offers their
+    package, and of those whose package has one already."""
+    if cause.kind != InstallMethod.PLATFORM_OPERATOR:
+        return 0, 0
+    packages = [row.package for row in cause.rows if row.package]
+    replaced = sum(package in index.subscribed for package in packages)
+    free = [package for package in packages if package not in index.subscribed]
+    return sum(package in offered for package in free), replaced
+
+
+def _offers() -> dict[int, set[str]]:
+    """Cluster id -> names of the packages of its catalogs; one query, and one more if catalogs
+    changed."""
+    catalogs = Catalog.objects.exclude(state=Catalog.State.DISABLED).filter(cluster__isnull=False)
+    rows = catalogs.order_by().values_list("pk", "revision", "cluster")
+    stamps = [_CatalogStamp(*row) for row in rows]
+    names = _PACKAGES.of(stamps)
+    offers: dict[int, set[str]] = defaultdict(set)
+    for catalog in stamps:
+        offers[catalog.cluster] |= names[catalog.pk]
+    return offers
+
+
+class _CatalogStamp(NamedTuple):
+    pk: int
+    revision: int
+    cluster: int
+
+
+def _read_packages(ids: Collection[int]) -> dict[int, frozenset[str]]:
+    """Catalog id -> names of its packages; one query."""
+    names: dict[int, list[str]] = {pk: [] for pk in ids}
+    rows = Package.objects.filter(catalog__in=ids).order_by()
+    for catalog, name in rows.values_list("catalog", "name"):
+        names[catalog].append(intern(name))
+    return {pk: frozenset(of_catalog) for pk, of_catalog in names.items()}
+
+
+_PACKAGES = PerRevision(_read_packages)
+
+
+def _members(pks: Collection[int]) -> list[Operator]:
+    """These operators with their cluster, by name; one query."""
+    rows = Operator.objects.filter(pk__in=pks).select_related("cluster")
+    return list(rows.only("cluster__name", *_MEMBER_FIELDS).order_by("name", "pk"))
 
 
 def _by_target(target: CauseTarget) -> tuple[str, str]:
@@ -239,24 +292,6 @@ def cause_members(
     return list(members.order_by("name", "pk"))
 
 
-def count_by_cause(rows: QuerySet[Operator], *columns: str, **more: Any) -> list[tuple[Any, ...]]:
-    """(the columns, finding, reason where there is no finding, the aggregates `more`, number of
-    operators), one for each combination; one query."""
-    grouped = rows.annotate(own_reason=_OWN_REASON).order_by()
-    return list(
-        grouped.values_list(*columns, *_CAUSE).annotate(
-            **more, number=Count("pk", output_field=_NUMBER)
-        )
-    )
-
-
-def cause_facts(rows: QuerySet[Operator], *columns: str) -> list[tuple[Any, ...]]:
-    """(the columns, finding, reason where there is no finding, facts), each combination once; one
-    query."""
-    distinct = rows.annotate(own_reason=_OWN_REASON).order_by()
-    return list(distinct.values_list(*columns, *_CAUSE, "facts").distinct())
-
-
 def group_by_cause(
     counts: Iterable[tuple[str, str, int]],
     facts: Iterable[tuple[str, str, dict[str, str]]],
@@ -266,8 +301,8 @@ def group_by_cause(
 ) -> list[CauseGroup]:
     """Groups by finding, or by reason where there is none; most operators first; no query.
 
-    The others are those of count_by_cause, cause_facts and cause_members; each cause carries up to
-    `names` of the members.
+    `facts` are those of the operators of each cause, each once; each cause carries up to `names` of
+    the members.
     """
     numbers: Counter[tuple[str, str]] = Counter()
     for finding, reason, number in counts:
@@ -332,28 +367,23 @@ def _remedy_for(findings: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(steps)
 
 
-def facets(filters: OperatorFilters) -> tuple[dict[str, list[Facet]], int]:
+def facets(
+    clusters: Sequence[Cluster], filters: OperatorFilters
+) -> tuple[dict[str, list[Facet]], int]:
     """(choices of the filters cluster, kind, namespace and health with the counts of all operators,
-    the number of matching operators); one query."""
-    every = Count("pk", output_field=IntegerField())
-    matching = Q(pk__in=operators_matching(filters).order_by().values("pk"))
-    rows = (
-        Operator.objects.order_by()
-        .values_list("cluster__name", "kind", "namespace", "health")
-        .annotate(
-            number=every,
-            matching=Count("pk", filter=matching, output_field=IntegerField())
-            if filters.chosen()
-            else every,
-        )
-    )
-    names = ("cluster", "kind", "namespace", "health")
-    counts: dict[str, dict[str, int]] = {name: {} for name in names}
-    total = 0
-    for *values, number, matches in rows:
-        total += matches
-        for name, value in zip(names, values, strict=True):
-            counts[name][value] = counts[name].get(value, 0) + number
+    the number of matching operators); one query if anything is filtered, and one more if clusters
+    changed."""
+    indexes = OPERATOR_INDEX.of(clusters)
+    names = ("kind", "namespace", "health")
+    counts: dict[str, Counter[str]] = {name: Counter() for name in ("cluster", *names)}
+    for row in clusters:
+        for place, number in indexes[row.pk].places.items():
+            counts["cluster"][row.name] += number
+            for name, value in zip(names, place, strict=True):
+                counts[name][value] += number
+    total = counts["cluster"].total()
+    if filters.chosen():
+        total = operators_matching(filters).order_by().count()
     cluster_scoped = counts["namespace"].pop("", 0)
     choices = {
         name: [Facet(value, value, number) for value, number in sorted(values.items())]

@@ -1,13 +1,14 @@
 """Reads behind the overview: problems of each cluster, work that waits, catalogs."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
-from django.db.models import Count, F, IntegerField, Q
+from django.db.models import Count, Q, Value
 
 from catalogs.models import Catalog
-from catalogs.queries import distinct_catalogs
+from catalogs.queries import CatalogState, distinct_catalogs
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import explain_impact
 from installs.diagnosis.types import read_conditions
@@ -22,24 +23,21 @@ from installs.models import (
     Operator,
 )
 from installs.queries.changes import FailureHistory
-from installs.queries.crds import troubled_crds
+from installs.queries.operator_index import OPERATOR_INDEX, ClusterIndex, facts_of
 from installs.queries.operators import (
     NO_REASON,
     CauseGroup,
     CauseTarget,
     cause_members,
-    count_by_cause,
     finding_titles,
     group_by_cause,
 )
 from installs.state.observation import details_of
 from olmweb.kube.fields import text, texts
 from olmweb.models import CLUSTER_STATES, Cluster
+from olmweb.web.revisions import PerRevision
 
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
-_UPGRADABLE = Count(
-    "pk", filter=~Q(upgrade="") & ~Q(upgrade=F("version")), output_field=IntegerField()
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +51,21 @@ class WaitingPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class TroubledCRD:
+    """A CRD with a finding."""
+
+    name: str
+    cluster: Cluster
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """Work that waits for a person or is in progress."""
 
     actions: int
     upgrades: int
     approvals: tuple[WaitingPlan, ...]
-    crds: tuple[CRDState, ...]
+    crds: tuple[TroubledCRD, ...]
     requests: tuple[InstallRequest, ...] = ()
 
     @property
@@ -142,7 +148,7 @@ def update_of(
 class HealthCounts:
     """How many operators there are of each health."""
 
-    by_health: dict[str, int]
+    by_health: Mapping[str, int]
     upgrades: int = 0  # operators with another version to take
 
     @property
@@ -178,6 +184,10 @@ class HealthCounts:
             ("unknown", "unknown", count(Health.UNKNOWN, 0)),
         ]
         return [group for group in groups if group[2]]
+
+
+def counts_of(index: ClusterIndex) -> HealthCounts:
+    return HealthCounts(index.by_health, index.upgrades)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,31 +265,21 @@ Causes = Mapping[int, Sequence[tuple[int, str]]]
 
 def summaries(clusters: Sequence[Cluster]) -> tuple[list[ClusterSummary], Causes]:
     """One entry a cluster, worst first, and the causes of the operators that need attention; one
-    query however many clusters there are."""
-    ids = [cluster.pk for cluster in clusters]
+    query if clusters changed."""
     titles = finding_titles()
-    numbers: dict[int, Counter[str]] = {pk: Counter() for pk in ids}
-    upgrades: Counter[int] = Counter()
-    causes: dict[int, Counter[str]] = {pk: Counter() for pk in ids}
-    rows = Operator.objects.filter(cluster__in=ids)
-    for pk, health, finding, reason, upgradable, number in count_by_cause(
-        rows, "cluster", "health", upgrades=_UPGRADABLE
-    ):
-        numbers[pk][health] += number
-        upgrades[pk] += upgradable
-        if health in _BAD:
-            causes[pk][titles.get(finding, finding) or reason or NO_REASON] += number
-    entries = [
-        ClusterSummary(cluster, HealthCounts(dict(numbers[cluster.pk]), upgrades[cluster.pk]))
-        for cluster in clusters
-    ]
-    return sorted(entries, key=by_need), {
-        pk: sorted(
-            ((number, title) for title, number in titles_of.items()),
-            key=lambda cause: (-cause[0], cause[1]),
+    indexes = OPERATOR_INDEX.of(clusters)
+    causes: dict[int, Sequence[tuple[int, str]]] = {}
+    for pk, index in indexes.items():
+        numbers: Counter[str] = Counter()
+        for cause in index.causes:
+            title = titles.get(cause.finding, cause.finding) or cause.reason or NO_REASON
+            numbers[title] += len(cause.rows)
+        causes[pk] = sorted(
+            ((number, title) for title, number in numbers.items()),
+            key=lambda entry: (-entry[0], entry[1]),
         )
-        for pk, titles_of in causes.items()
-    }
+    entries = [ClusterSummary(row, counts_of(indexes[row.pk])) for row in clusters]
+    return sorted(entries, key=by_need), causes
 
 
 def by_need(entry: ClusterSummary) -> tuple[int, int, str]:
@@ -288,27 +288,55 @@ def by_need(entry: ClusterSummary) -> tuple[int, int, str]:
 
 
 def cluster_rows(entries: Sequence[ClusterSummary], causes: Causes) -> list[ClusterRow]:
-    """The rows of these clusters, in their order; one query."""
-    ids = [entry.cluster.pk for entry in entries]
-    unhealthy = ClusterOperator.objects.filter(cluster__in=ids, severity__gt=0).order_by()
-    numbers = dict(unhealthy.values_list("cluster").annotate(number=Count("pk")))
+    """The rows of these clusters, in their order."""
+    troubles = _TROUBLES.of(entry.cluster for entry in entries)
     return [
         ClusterRow(
             cluster=entry.cluster,
             counts=entry.counts,
             causes=causes[entry.cluster.pk],
-            unhealthy_cluster_operators=numbers.get(entry.cluster.pk, 0),
+            unhealthy_cluster_operators=troubles[entry.cluster.pk].cluster_operators,
             problems=unreadable_kinds(entry.cluster),
         )
         for entry in entries
     ]
 
 
-def operators_to_approve(clusters: Sequence[Cluster]) -> list[Operator]:
-    """Those of these clusters that need approval, with the fields of `waiting`; one query."""
-    rows = Operator.objects.filter(cluster__in=clusters, health=Health.NEEDS_APPROVAL)
+@dataclass(slots=True)
+class _Troubles:
+    """Of one cluster: its operators that need approval, and the names of its CRDs with a finding,
+    both by name; the number of its ClusterOperators that are not as they should be."""
+
+    to_approve: list[Operator] = field(default_factory=list)
+    crds: list[str] = field(default_factory=list)
+    cluster_operators: int = 0
+
+
+def _read_troubles(ids: Collection[int]) -> dict[int, _Troubles]:
+    """Two queries."""
+    troubles = {pk: _Troubles() for pk in ids}
+    rows = Operator.objects.filter(cluster__in=ids, health=Health.NEEDS_APPROVAL)
     fields = ("cluster_id", "kind", "namespace", "name", "health", "details", "upgrade")
-    return list(rows.only(*fields).order_by("name", "pk"))
+    for row in rows.only(*fields).order_by("name", "pk"):
+        troubles[row.cluster_id].to_approve.append(row)
+    crds = CRDState.objects.exclude(finding="").filter(cluster__in=ids).order_by()
+    unhealthy = ClusterOperator.objects.filter(cluster__in=ids, severity__gt=0).order_by()
+    named = crds.values_list("cluster", "name", Value(0))
+    counted = unhealthy.values_list("cluster", Value("")).annotate(number=Count("pk"))
+    for pk, name, number in sorted(named.union(counted, all=True)):
+        if name:
+            troubles[pk].crds.append(name)
+        else:
+            troubles[pk].cluster_operators = number
+    return troubles
+
+
+_TROUBLES = PerRevision(_read_troubles)
+
+
+def operators_to_approve(clusters: Sequence[Cluster]) -> list[Operator]:
+    """Those of these clusters that need approval, with the fields of `waiting`."""
+    return [row for troubles in _TROUBLES.of(clusters).values() for row in troubles.to_approve]
 
 
 def shown_operators(clusters: Sequence[Cluster], *, names: int) -> list[Operator]:
@@ -325,12 +353,13 @@ def shown_operators(clusters: Sequence[Cluster], *, names: int) -> list[Operator
 def overview(
     clusters: Sequence[Cluster], operators: Sequence[Operator], *, names: int
 ) -> list[ClusterOverview]:
-    """The overview of each of these clusters, in their order; three queries.
+    """The overview of each of these clusters, in their order; two queries, and one more if clusters
+    changed.
 
     `operators` are those of `shown_operators` for the same `names`: each cause carries that many.
     """
     ids = [cluster.pk for cluster in clusters]
-    counted = _counted(ids)
+    indexes = OPERATOR_INDEX.of(clusters)
     members: dict[int, list[Operator]] = defaultdict(list)
     for row in operators:
         members[row.cluster_id].append(row)
@@ -339,9 +368,9 @@ def overview(
     return [
         ClusterOverview(
             cluster=cluster,
-            counts=(counts := counted[cluster.pk].health),
+            counts=(counts := counts_of(indexes[cluster.pk])),
             arcs=arcs_of(counts.segments),
-            causes=_causes(cluster, counted[cluster.pk], members[cluster.pk], names),
+            causes=_causes(cluster, indexes[cluster.pk], members[cluster.pk], names),
             cluster_operators=[
                 entry
                 for entry in blocking[cluster.pk]
@@ -356,50 +385,23 @@ def overview(
     ]
 
 
-@dataclass(slots=True)
-class _Counted:
-    """Operators of a cluster by health; those that need attention by cause and kind."""
-
-    health: HealthCounts = field(default_factory=lambda: HealthCounts({}))
-    causes: list[tuple[str, str, int]] = field(default_factory=list)
-    facts: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
-    kinds: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
-
-
-def _counted(ids: Sequence[int]) -> dict[int, _Counted]:
-    """By id of the cluster; one query."""
-    counted = {pk: _Counted() for pk in ids}
-    upgrades: Counter[int] = Counter()
-    rows = Operator.objects.filter(cluster__in=ids)
-    for pk, health, kind, facts, finding, reason, upgradable, number in count_by_cause(
-        rows, "cluster", "health", "kind", "facts", upgrades=_UPGRADABLE
-    ):
-        of_cluster = counted[pk]
-        by_health = of_cluster.health.by_health
-        by_health[health] = by_health.get(health, 0) + number
-        upgrades[pk] += upgradable
-        if health in _BAD:
-            of_cluster.causes.append((finding, reason, number))
-            of_cluster.facts.append((finding, reason, facts))
-            of_cluster.kinds.setdefault((finding, reason), Counter())[kind] += number
-    for pk, of_cluster in counted.items():
-        of_cluster.health = replace(of_cluster.health, upgrades=upgrades[pk])
-    return counted
-
-
 def _causes(
-    cluster: Cluster, counted: _Counted, members: Sequence[Operator], names: int
+    cluster: Cluster, index: ClusterIndex, members: Sequence[Operator], names: int
 ) -> list[CauseGroup]:
     """The causes of one cluster with the kinds of their operators, most operators first."""
+    kinds: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for cause in index.causes:
+        kinds[cause.finding, cause.reason][cause.kind] += len(cause.rows)
+    counts = [(*key, of_cause.total()) for key, of_cause in kinds.items()]
     return [
         replace(
             group,
             targets=tuple(
                 CauseTarget(cluster.name, kind, number)
-                for kind, number in counted.kinds[group.id, group.reason].most_common()
+                for kind, number in kinds[group.id, group.reason].most_common()
             ),
         )
-        for group in group_by_cause(counted.causes, counted.facts, members, names=names)
+        for group in group_by_cause(counts, facts_of(index.causes), members, names=names)
     ]
 
 
@@ -409,7 +411,7 @@ def waiting(
     requests: Sequence[InstallRequest],
     history: FailureHistory,
 ) -> Waiting:
-    """The work of these clusters, with the requests that the reader may decide; one query.
+    """The work of these clusters, with the requests that the reader may decide.
 
     `operators` are those of `shown_operators` or `operators_to_approve`.
     """
@@ -424,9 +426,16 @@ def waiting(
             for entry in entries
             for plan in approvals_of(entry.cluster.name, by_cluster[entry.cluster.pk])
         ),
-        crds=tuple(troubled_crds([entry.cluster for entry in entries])),
+        crds=_crds_of([entry.cluster for entry in entries]),
         requests=tuple(requests),
     )
+
+
+def _crds_of(clusters: Sequence[Cluster]) -> tuple[TroubledCRD, ...]:
+    """By cluster and name."""
+    troubles = _TROUBLES.of(clusters)
+    by_name = sorted(clusters, key=attrgetter("name"))
+    return tuple(TroubledCRD(name, row) for row in by_name for name in troubles[row.pk].crds)
 
 
 def _cluster_operators(ids: Sequence[int]) -> dict[int, list[BlockingOperator]]:
@@ -466,28 +475,22 @@ def installable_kinds(cluster: Cluster) -> list[str]:
     ]
 
 
-# Of the catalogs that the overview counts.
-CATALOG_FIELDS = (
-    *("slug", "namespace", "source_kind", "state", "error_text", "revision", "synced_at"),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class CatalogSummary:
     """The catalogs of the clusters shown, each counted once whatever the ways in which it is there;
     `troubled` are the ways that fail or are stale."""
 
     serving: int
-    troubled: list[Catalog]
+    troubled: list[CatalogState]
     new: int
 
 
-def catalogs_revision(rows: Sequence[Catalog]) -> str:
+def catalogs_revision(rows: Sequence[CatalogState]) -> str:
     """Differs when the content or state of any catalog changed."""
     return ";".join(f"{row.pk}:{row.revision}:{row.state}:{row.stale}" for row in rows)
 
 
-def catalog_summary(rows: Sequence[Catalog], clusters: Sequence[Cluster]) -> CatalogSummary:
+def catalog_summary(rows: Sequence[CatalogState], clusters: Sequence[Cluster]) -> CatalogSummary:
     """Of these clusters; no query. Catalogs read from files belong to no cluster and count
     everywhere."""
     ids = {None, *(cluster.pk for cluster in clusters)}

@@ -75,7 +75,9 @@ def clusteroperator_list(request: HttpRequest) -> HttpResponse:
     table = queries.CLUSTEROPERATORS.view(request, sort, without=alone)
     rows = queries.clusteroperators_matching(**chosen).order_by(*table.order)
     notices: list[str] = []
-    page = paginate(rows, read_page(request.GET, notices), PAGE_SIZE, notices)
+    page = paginate(
+        queries.shown_on_page(rows), read_page(request.GET, notices), PAGE_SIZE, notices
+    )
     context = {
         "page": page,
         "notices": notices,

@@ -10,7 +10,7 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from catalogs.queries import read_catalogs
+from catalogs.queries import read_states
 from installs.actions.requests import waiting_for
 from installs.models import CRDState, Operator
 from installs.presenters.diagnosis import RemedyStep, remedy_steps
@@ -83,7 +83,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     """One cluster in full, several as a table in pages, none as three steps to the first one."""
     wanted = OverviewForm.read(request.GET)["cluster"]
     shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
-    catalogs = read_catalogs(clusters(request), *queries.CATALOG_FIELDS)
+    catalogs = read_states(clusters(request))
     requests = waiting_for(request.user, shown)
     token = revision_token(
         cluster_revision(request, wanted),

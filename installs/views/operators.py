@@ -369,7 +369,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
     if (answer := unchanged(request, token)) is not None:
         return answer
     view = chosen or _default_view(request, filters)
-    facets, total = queries.facets(filters)
+    facets, total = queries.facets(clusters(request), filters)
     alone = () if len(facets["cluster"]) > 1 else ("cluster",)
     table = OPERATORS.view(request, sort, without=alone)
     notices: list[str] = []
@@ -388,7 +388,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         may = _may_remove(request)[0]
         several = not filters.cluster and len(clusters(request)) > 1
         names = queries.NAMES_OF_SEVERAL if several else queries.NAMES_SHOWN
-        causes = queries.causes(filters, names=names, migratable=may)
+        causes = queries.causes(clusters(request), filters, names=names, migratable=may)
         blocks = [
             (
                 cause,
@@ -424,9 +424,10 @@ def _bulk_links(
     CHANGED_CLUSTERS with the most of them."""
     clusters = cause.clusters
     several = len(clusters) > 1
+    first = clusters[:CHANGED_CLUSTERS]
     links = []
     for target in cause.targets:
-        if target.cluster not in clusters[:CHANGED_CLUSTERS]:
+        if target.cluster not in first:
             continue
         for change in changes_for(cause.finding, target.kind):
             count = target.migratable if change == BulkChange.MIGRATE else target.count
@@ -446,11 +447,12 @@ def _bulk_links(
 def _not_migrated(cause: queries.CauseGroup) -> tuple[int, int]:
     """Of the operators whose remedy is a Subscription: the number of those whose package has one
     already, and of those that no catalog offers."""
-    targets = [
-        target
-        for target in cause.targets
-        if BulkChange.MIGRATE in changes_for(cause.finding, target.kind)
-    ]
+    kinds = {
+        kind
+        for kind in {target.kind for target in cause.targets}
+        if BulkChange.MIGRATE in changes_for(cause.finding, kind)
+    }
+    targets = [target for target in cause.targets if target.kind in kinds]
     replaced = sum(target.replaced for target in targets)
     return replaced, sum(target.count - target.migratable for target in targets) - replaced
 

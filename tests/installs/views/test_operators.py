@@ -57,7 +57,7 @@ def test_every_failing_operator_is_counted(prod: Cluster) -> None:
         )
         for place in range(number)
     )
-    groups = causes(OperatorFilters(), names=2)
+    groups = causes([prod], OperatorFilters(), names=2)
     assert [(group.reason, group.count) for group in groups] == [("Wrong", 1400), ("Worse", 700)]
     assert [row.name for group in groups for row in group.operators] == [
         "op0001", "op0002", "op0000", "op0003",

@@ -113,6 +113,7 @@ def test_it_costs_the_same_for_many_clusters(
     assert all(f"## Cluster c{number}\n" in text for number in range(4))
 
 
+@pytest.mark.revisions
 def test_several_clusters_come_as_a_table_with_their_reports_and_common_causes(
     reader: Client, django_assert_max_num_queries: Any
 ) -> None:
@@ -120,7 +121,8 @@ def test_several_clusters_come_as_a_table_with_their_reports_and_common_causes(
         cluster = make_cluster(name=f"c{number:02}", version="4.16.3")
         make_failing_world(cluster, modes=2 if number else 3, webhooks=1)
         make_pending_approval(cluster)
-    with django_assert_max_num_queries(12):
+    reader.get("/report/")
+    with django_assert_max_num_queries(9):
         response = reader.get("/report/")
     page = assert_page(response)
     assert "25 clusters, generated at" in page.text

@@ -1,0 +1,109 @@
+"""The operators of every cluster in memory, for what pages count and group.
+
+Lists of all clusters name a few operators and count thousands. Each process keeps the counts of a
+cluster, and a short row of each operator that needs attention, while the revision of the cluster
+stays.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from installs.models import NEEDS_ATTENTION, Operator
+from olmweb.web.revisions import PerRevision
+
+Facts = tuple[tuple[str, str], ...]  # (name, value) of each, sorted
+_BAD = frozenset(str(value) for value in NEEDS_ATTENTION)
+
+
+class AttentionRow(NamedTuple):
+    """An operator that needs attention."""
+
+    name: str
+    pk: int
+    package: str
+    facts: Facts
+
+
+class CauseRows(NamedTuple):
+    """The operators of one kind on one cluster that need attention for one cause, sorted by name:
+    for a finding, or for a reason where there is no finding. `facts` are those of the operators,
+    each once."""
+
+    kind: str
+    finding: str
+    reason: str
+    rows: tuple[AttentionRow, ...]
+    facts: tuple[Facts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIndex:
+    """The operators of one cluster. `upgrades` counts those with another version to take, `places`
+    all by (kind, namespace, health); `subscribed` are the packages with a Subscription."""
+
+    by_health: Mapping[str, int]
+    upgrades: int
+    places: Mapping[tuple[str, str, str], int]
+    causes: tuple[CauseRows, ...]
+    subscribed: frozenset[str]
+
+
+def _read(ids: Collection[int]) -> dict[int, ClusterIndex]:
+    """One query."""
+    fields = (
+        *("pk", "cluster", "kind", "namespace", "name", "package", "health", "finding", "reason"),
+        *("facts", "version", "upgrade"),
+    )
+    rows_of: dict[int, list[tuple[Any, ...]]] = {pk: [] for pk in ids}
+    for row in Operator.objects.filter(cluster__in=ids).order_by().values_list(*fields):
+        rows_of[row[1]].append(row)
+    return {pk: _index(rows) for pk, rows in rows_of.items()}
+
+
+def _index(rows: Iterable[tuple[Any, ...]]) -> ClusterIndex:
+    places: Counter[tuple[str, str, str]] = Counter()
+    healths: Counter[str] = Counter()
+    causes: dict[tuple[str, str, str], list[AttentionRow]] = defaultdict(list)
+    subscribed: set[str] = set()
+    upgrades = 0
+    for pk, _, kind, namespace, name, package, health, finding, reason, *rest in rows:
+        facts, version, upgrade = rest
+        places[kind, namespace, health] += 1
+        healths[health] += 1
+        upgrades += upgrade not in ("", version)
+        if kind == "Subscription":
+            subscribed.add(package)
+        if health in _BAD:
+            row = AttentionRow(name, pk, package, tuple(sorted(facts.items())))
+            causes[kind, finding, "" if finding else reason].append(row)
+    return ClusterIndex(
+        dict(healths),
+        upgrades,
+        dict(places),
+        tuple(_cause(*cause, sorted(members)) for cause, members in causes.items()),
+        frozenset(subscribed),
+    )
+
+
+def _cause(kind: str, finding: str, reason: str, rows: Sequence[AttentionRow]) -> CauseRows:
+    facts = dict.fromkeys(row.facts for row in rows)
+    return CauseRows(kind, finding, reason, tuple(rows), tuple(facts))
+
+
+OPERATOR_INDEX = PerRevision(_read)
+
+
+def only(causes: Iterable[CauseRows], pks: Collection[int]) -> list[CauseRows]:
+    """The causes with these of their operators alone."""
+    kept = [(cause, [row for row in cause.rows if row.pk in pks]) for cause in causes]
+    return [_cause(*cause[:3], rows) for cause, rows in kept if rows]
+
+
+def facts_of(causes: Iterable[CauseRows]) -> list[tuple[str, str, dict[str, str]]]:
+    """(finding, reason, facts) of the operators, each combination once."""
+    combinations = dict.fromkeys(
+        (cause.finding, cause.reason, facts) for cause in causes for facts in cause.facts
+    )
+    return [(finding, reason, dict(facts)) for finding, reason, facts in combinations]
