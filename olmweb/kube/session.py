@@ -6,7 +6,7 @@ a YAML parser's own message would quote the line, which may be a token.
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ import structlog
 import urllib3
 import yaml
 from kubernetes.client import ApiClient, Configuration
-from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.config import ConfigException, load_incluster_config
+from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader
 
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import ConfigError
 
 log = structlog.get_logger(__name__)
+Documents = Sequence[tuple[Path, Mapping[str, Any]]]  # each kubeconfig with its path
 IN_CLUSTER = "in-cluster"
 CONNECTIONS = 40  # open at most: a watched cluster has one for each watched resource
 _unverified: set[str] = set()  # clusters that this process has warned of
@@ -97,7 +99,8 @@ def _load_context(configuration: Configuration, context: str, kubeconfig: str) -
             f"The kubeconfig {joined} does not exist.",
             hint="Set KUBECONFIG to the file that kubectl uses.",
         )
-    contexts, current = _contexts_of(present)
+    documents = [(path, _read_yaml(path)) for path in present]
+    contexts, current = _contexts_of(documents)
     wanted = context or current
     if wanted not in contexts:
         listed = ", ".join(sorted(contexts)) or "none"
@@ -108,13 +111,11 @@ def _load_context(configuration: Configuration, context: str, kubeconfig: str) -
             hint="Name one of these contexts in OLMWEB_CLUSTERS.",
         )
     try:
-        # persist_config would write a refreshed token into the person's own file.
-        load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=os.pathsep.join(str(path) for path in present),
-            context=wanted,
-            client_configuration=configuration,
-            persist_config=False,
+        # Without a persister: a refreshed token is not written into the person's own file.
+        loader = KubeConfigLoader(  # type: ignore[no-untyped-call]
+            _merged(documents), active_context=wanted, config_base_path=None
         )
+        loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
         # Not chained: the cause's text can hold what a credential plugin printed.
         raise ConfigError(
@@ -132,12 +133,30 @@ def _fault(error: Exception) -> str:
     return "its cluster or user entry is missing or incomplete"
 
 
-def _contexts_of(paths: list[Path]) -> tuple[set[str], str]:
+def _merged(documents: Documents) -> ConfigNode:
+    """The kubeconfigs as one; of entries of the same name the first counts, and files that an entry
+    names are beside its own.
+
+    load_kube_config does the same with a parser written in Python: 0.1 s for fifty clusters, and a
+    watcher that takes over from another one opens a client for each of them at once.
+    """
+    merged: dict[str, list[ConfigNode]] = {"clusters": [], "contexts": [], "users": []}
+    for item, nodes in merged.items():
+        names = set()
+        for path, document in documents:
+            for entry in document.get(item) or []:
+                if entry["name"] not in names:
+                    names.add(entry["name"])
+                    nodes.append(ConfigNode(f"{path}/{item}", entry, str(path)))  # type: ignore[no-untyped-call]
+    first = str(documents[0][0])
+    return ConfigNode(first, merged, first)  # type: ignore[no-untyped-call]
+
+
+def _contexts_of(documents: Documents) -> tuple[set[str], str]:
     """Names of all contexts, and the first current one."""
     names: set[str] = set()
     current = ""
-    for path in paths:
-        document = _read_yaml(path)
+    for path, document in documents:
         entries = document.get("contexts") or []
         if not isinstance(entries, list):
             raise _not_a_kubeconfig(path)

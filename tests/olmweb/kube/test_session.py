@@ -1,6 +1,7 @@
 """Kubeconfigs, good and bad, and the in-cluster account."""
 
 import json
+import os
 import ssl
 import subprocess
 import threading
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import structlog
+import yaml
+from kubernetes.client import Configuration
 
 from olmweb.kube import session
 from olmweb.kube.errors import ConfigError
@@ -90,6 +93,50 @@ def test_an_empty_context_means_the_current_one(fake: KubeFake, tmp_path: Path) 
     with open_client("", str(path), name="mine") as client:
         assert client.version() == "v1.25.4"
         assert client.server == fake.url
+
+
+def test_of_several_kubeconfigs_the_first_entry_of_a_name_counts(
+    fake: KubeFake, tmp_path: Path
+) -> None:
+    """Files that an entry names are beside its own kubeconfig."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "token").write_text("first")
+    (tmp_path / "b" / "token").write_text("second")
+    first, second = tmp_path / "a" / "config", tmp_path / "b" / "config"
+    first.write_text(
+        "contexts: [{name: prod, context: {cluster: c, user: u}}]\n"
+        "users: [{name: u, user: {tokenFile: token}}]\n"
+    )
+    second.write_text(
+        "contexts: [{name: prod, context: {cluster: x, user: x}},"
+        " {name: dev, context: {cluster: c, user: v}}]\n"
+        f"clusters: [{{name: c, cluster: {{server: '{fake.url}'}}}}]\n"
+        "users: [{name: u, user: {token: t}}, {name: v, user: {tokenFile: token}}]\n"
+    )
+    both = f"{first}{os.pathsep}{second}"
+    for context, token in (("prod", "first"), ("dev", "second")):
+        configuration = Configuration()
+        session._load_context(configuration, context, both)
+        assert configuration.host == fake.url
+        assert list(configuration.api_key.values()) == [f"Bearer {token}"]
+
+
+def test_a_kubeconfig_is_parsed_once_for_a_client_and_not_in_python(
+    fake: KubeFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watcher that takes over opens a client for each of its clusters at once."""
+    path = fake.write_kubeconfig(tmp_path / "config")
+    loaders: list[object] = []
+    load = yaml.load
+
+    def counted(text: object, Loader: object) -> object:
+        loaders.append(Loader)
+        return load(text, Loader)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(yaml, "load", counted)
+    open_client("prod", str(path)).close()
+    assert loaders == [yaml.CSafeLoader]
 
 
 def test_the_kubeconfig_is_never_written(fake: KubeFake, tmp_path: Path) -> None:
