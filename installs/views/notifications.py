@@ -5,7 +5,7 @@ from datetime import datetime
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.urls import Resolver404, resolve, reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.cache import never_cache
@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from installs.actions.requests import waiting_for
 from installs.models import Action
+from installs.queries.activity import later_approvals
 from installs.queries.notifications import (
     KINDS,
     LIMIT,
@@ -83,11 +84,14 @@ def bell(request: HttpRequest) -> HttpResponse:
     at = _time(request.GET.get("at", ""))
     now = timezone.now()
     finished = finished_actions(person_of(request), at) if at else []
-    # The page of the action, or of the bulk change that it is part of, says the outcome already.
+    # The page of the action, of the bulk change that it is part of, or of the action that it
+    # continues, says the outcome already.
     shown = request.htmx.current_url_abs_path if request.htmx else ""  # type: ignore[attr-defined]
     if not finished and request.GET.get("rev") == token:
         return HttpResponse(status=204)
-    finished = [entry for entry in finished if not shown or shown not in (entry.url, entry.page)]
+    if finished and shown:
+        here = {shown, *_addresses_of_approvals(shown)}
+        finished = [entry for entry in finished if here.isdisjoint((entry.url, entry.page))]
     well = sum(entry.state in _WELL for entry in finished)
     context = {
         "count": "99+" if count >= LIMIT else count,
@@ -101,6 +105,19 @@ def bell(request: HttpRequest) -> HttpResponse:
         "address": reverse("installs:notifications"),
     }
     return render(request, "installs/_bell.html", context)
+
+
+def _addresses_of_approvals(address: str) -> list[str]:
+    """Of those that the page of an action at this address follows; none for another page."""
+    try:
+        page = resolve(address)
+    except Resolver404:
+        return []
+    action = None
+    if page.view_name == "installs:action":
+        action = Action.objects.filter(pk=page.kwargs["id"]).first()
+    approvals = later_approvals(action) if action else []
+    return [reverse("installs:action", args=(approval.pk,)) for approval in approvals]
 
 
 def _entries(request: HttpRequest, since: datetime) -> list[Entry]:

@@ -234,3 +234,25 @@ def test_actions_of_a_bulk_change_are_no_toasts_on_its_page(
         headers = {"HX-Request": "true", "HX-Current-URL": address}
         page = reader.get(BELL, {"at": at}, headers=headers).content.decode()
         assert page.count("data-toast") == toasts
+
+
+def test_an_approval_is_no_toast_on_the_page_of_the_action_that_it_continues(
+    reader: Client, prod: Cluster, bob: Any
+) -> None:
+    at = timezone.now() - HOUR
+    of_package = {"namespace": "apps", "package": "etcd", "user": bob, "state": "succeeded"}
+    first = make_action(prod, "etcd", path="Subscription", finished_at=at - HOUR, **of_package)
+    other = make_action(prod, "kafka", path="Subscription", finished_at=at - HOUR, user=bob)
+    make_action(
+        prod, "install-1", verb="approve", path="InstallPlan", finished_at=timezone.now(),
+        **of_package,
+    )  # fmt: skip
+    for address, toasts in (
+        (f"/activity/actions/{first.pk}", 0),
+        (f"/activity/actions/{other.pk}", 1),
+        (f"/activity/actions/{'9' * 30}", 1),
+        ("/activity/", 1),
+    ):
+        headers = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{address}"}
+        page = reader.get(BELL, {"at": at.isoformat()}, headers=headers).content.decode()
+        assert page.count("data-toast") == toasts, address
