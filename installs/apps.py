@@ -1,5 +1,10 @@
+from typing import TYPE_CHECKING, Any
+
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
+
+if TYPE_CHECKING:
+    from catalogs.models import Catalog
 
 
 class InstallsConfig(AppConfig):
@@ -17,3 +22,10 @@ class InstallsConfig(AppConfig):
 
         # Of the last app: the permissions of all of ours exist when it is migrated.
         post_migrate.connect(create_roles, sender=self, dispatch_uid="olmweb-roles")
+
+    def trouble_of_catalog(self, catalog: "Catalog") -> dict[str, Any]:
+        """As installs.presenters.diagnosis, for views that find this app by its name only:
+        catalogs must not import installs."""
+        from installs.presenters.diagnosis import trouble_of_catalog
+
+        return trouble_of_catalog(catalog)

@@ -6,6 +6,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
+from django.apps import apps
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -204,6 +205,8 @@ def catalog(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     elif tab == "changes":
         context.update(changes_tab(request, catalog_row, notices))
     else:
+        # By name: catalogs must not import installs.
+        context |= apps.get_app_config("installs").trouble_of_catalog(catalog_row)  # type: ignore[attr-defined]
         context["images"] = images
         context["origin"] = presenters.origin(catalog_row.access_method)
         context["access_methods"] = presenters.access_method_rows(catalog_row.access_methods)

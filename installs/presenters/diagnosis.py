@@ -7,16 +7,19 @@ from typing import Any
 
 from django.urls import reverse
 
+from catalogs.models import Catalog
 from installs.actions.buttons import installs_instead
 from installs.diagnosis.knowledge import Finding, is_command, is_filled
 from installs.diagnosis.types import ChainLink
 from installs.models import NEEDS_ATTENTION, Component, Health, Operator
 from installs.presenters.object_details import Fact, facts_of
+from installs.queries.catalog_troubles import catalog_trouble
 from installs.queries.operator_detail import Parts, key_of
 from installs.queries.providers import missing_api, provider_searches
 from installs.reports import object_yaml
 from installs.state.observation import details_of
 from olmweb.accounts.roles import AnyUser, may_act
+from olmweb.kube.resources import CATALOG_SOURCES, CLUSTER_CATALOGS
 
 STATE_ICONS = {
     "ok": "check-circle",
@@ -49,7 +52,12 @@ WHAT = {
     "Operator": "all objects of this operator, as listed by OLM",
 }
 
-
+# Source of a catalog -> the kind of its object on the cluster.
+CATALOG_KINDS = {
+    Catalog.SourceKind.CATALOG_SOURCE: CATALOG_SOURCES.kind,
+    Catalog.SourceKind.PACKAGE_MANIFEST: CATALOG_SOURCES.kind,
+    Catalog.SourceKind.CLUSTER_CATALOG: CLUSTER_CATALOGS.kind,
+}
 # Findings that are notes -> the state that they are shown as; others are shown as information.
 NOTE_STATES = {
     "step-takes-long": "stuck",
@@ -154,6 +162,20 @@ def remedy_steps(remedy: Iterable[str], links: Sequence[RemedyLink] = ()) -> lis
         left = [link for link in left if link not in here]
         steps_shown.append(RemedyStep(line, command, here))
     return steps_shown
+
+
+def trouble_of_catalog(catalog: Catalog) -> dict[str, Any]:
+    """What the page of a catalog shows of its object on the cluster: `trouble`, a CatalogTrouble or
+    None, and `trouble_steps`, its remedy. At most three queries."""
+    kind = CATALOG_KINDS.get(Catalog.SourceKind(catalog.source_kind))
+    if catalog.cluster is None or kind is None:
+        return {"trouble": None}
+    trouble = catalog_trouble(catalog.cluster, kind, catalog.namespace, catalog.name)
+    finding = trouble.finding if trouble else None
+    return {
+        "trouble": trouble,
+        "trouble_steps": remedy_steps(finding.remedy) if finding else [],
+    }
 
 
 def notes_shown(notes: Iterable[Finding]) -> list[Note]:
