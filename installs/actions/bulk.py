@@ -147,6 +147,24 @@ def target_clusters(
     return dict(sorted(methods.items(), key=lambda item: (item[0].name != first, item[0].name)))
 
 
+def best_method(
+    selection: Selection, cluster: Cluster, methods: Sequence[InstallMethod]
+) -> tuple[InstallMethod, list[BulkCandidate]]:
+    """The install method, of `methods`, that can install most of the selection on the cluster by
+    the stored verdicts, with its candidates; of equal ones that with fewer unknown verdicts, then
+    the first. Queries as `candidates`, and one for each further method."""
+    state = _selected_state(selection, cluster)
+    by_method = {method: _candidates(state, method, "") for method in methods}
+
+    def rank(method: InstallMethod) -> tuple[int, int]:
+        able = [row for row in by_method[method] if not (row.hindrance or row.doubt)]
+        verdicts = [row.prediction.verdict for row in able if row.prediction is not None]
+        return len(able), sum(verdict != Verdict.UNKNOWN for verdict in verdicts)
+
+    best = max(methods, key=rank)
+    return best, by_method[best]
+
+
 def candidates(
     selection: Selection, cluster: Cluster, path: InstallMethod, targets: str = ""
 ) -> list[BulkCandidate]:
@@ -155,29 +173,54 @@ def candidates(
 
     The number of queries does not depend on the selection, except one for each catalog.
     """
-    paths = selection.paths(cluster)
+    return _candidates(_selected_state(selection, cluster), path, targets)
+
+
+@dataclass(frozen=True, slots=True)
+class _SelectedState:
+    """The packages of a selection on one cluster, whatever the install method: the methods of their
+    catalogs; package -> sentence about its open action, and about its operator."""
+
+    cluster: Cluster
+    packages: dict[Key, Package | None]
+    paths: dict[Catalog, list[InstallMethod]]
+    busy: dict[str, str]
+    installed: dict[str, str]
+
+
+def _selected_state(selection: Selection, cluster: Cluster) -> _SelectedState:
     on = {key: selection.on(cluster, key) for key in selection.keys}
     packages = [package for package in on.values() if package is not None]
-    verdicts = chosen_verdicts(packages, cluster, path, targets)
-    busy, installed = _busy(packages, cluster), _installed(packages, cluster)
+    return _SelectedState(
+        cluster,
+        on,
+        selection.paths(cluster),
+        _busy(packages, cluster),
+        _installed(packages, cluster),
+    )
+
+
+def _candidates(state: _SelectedState, path: InstallMethod, targets: str) -> list[BulkCandidate]:
+    packages = [package for package in state.packages.values() if package is not None]
+    verdicts = chosen_verdicts(packages, state.cluster, path, targets)
     results: list[BulkCandidate] = []
     names: dict[str, Key] = {}
-    for key in sorted(selection.keys, key=lambda key: (key.package, str(key))):
-        package = on[key]
+    for key in sorted(state.packages, key=lambda key: (key.package, str(key))):
+        package = state.packages[key]
         if package is None:
-            where = f"Cluster {cluster.name} has no catalog {key.catalog} with it."
+            where = f"Cluster {state.cluster.name} has no catalog {key.catalog} with it."
             results.append(BulkCandidate(key, hindrance=where))
             continue
         candidate = verdicts.get(package.pk, BulkCandidate(key))
         candidate = replace(candidate, key=key, package=package)
-        if path not in paths[package.catalog]:
+        if path not in state.paths[package.catalog]:
             why = f"Packages of catalog {package.catalog.name} can't be installed as {path} there."
         elif package.name in names:
             why = f"It is already selected from {names[package.name].catalog}."
         else:
-            why = busy.get(package.name, "")
+            why = state.busy.get(package.name, "")
         names.setdefault(package.name, key)
-        doubt = installed.get(package.name, "") or _doubt(candidate)
+        doubt = state.installed.get(package.name, "") or _doubt(candidate)
         results.append(replace(candidate, hindrance=why, doubt="" if why else doubt))
     return results
 

@@ -126,9 +126,12 @@ def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> Ba
             hint="Choose one of the clusters that the form offers.",
         )
     cluster = cluster or next(iter(places))
-    path = _method(values["path"], places[cluster])
     shared = {name: values[name].strip() for name in SHARED}
-    offered = bulk.candidates(chosen, cluster, path, shared["targets"])
+    path = _method(values["path"], places[cluster])
+    if path is None:
+        path, offered = bulk.best_method(chosen, cluster, places[cluster])
+    else:
+        offered = bulk.candidates(chosen, cluster, path, shared["targets"])
     if values["of"] == f"{cluster.name}/{path}":
         ticked = frozenset(params.getlist("pick"))
     else:  # nothing was ticked yet for this cluster and path
@@ -142,12 +145,12 @@ def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> Ba
     return BatchQuery(chosen, places, cluster, path, shared, values, configurable, offered, ticked)
 
 
-def _method(text: str, allowed: list[InstallMethod]) -> InstallMethod:
+def _method(text: str, allowed: list[InstallMethod]) -> InstallMethod | None:
     try:
         method = InstallMethod.parse(text)
     except ValueError:
-        return allowed[0]
-    return method if method in allowed else allowed[0]
+        return None
+    return method if method in allowed else None
 
 
 def _shown(query: BatchQuery) -> dict[str, Any]:

@@ -113,6 +113,24 @@ def test_strangers_sign_in_first_and_viewers_are_refused(
     assert not Action.objects.exists()
 
 
+def test_the_form_begins_with_the_method_that_installs_most_of_the_selection(
+    writer: Client, catalog: Catalog
+) -> None:
+    """As PlatformOperators two of the four; as ClusterExtensions crane, too. Of two that install
+    equally many the one whose verdicts are known is first."""
+    cluster = catalog.cluster
+    assert cluster
+    cluster.kinds = {**cluster.kinds, "ClusterExtension": {"state": "served", "version": "v1"}}
+    cluster.save()
+    chosen = {"package": keys("acme", "brisk")}
+    assert writer.get(URL, chosen).context["path"] == "PlatformOperator", "the verdicts are known"
+    response = writer.get(URL, {"package": keys("acme", "brisk", "crane", "delta")})
+    assert response.context["path"] == "ClusterExtension"
+    assert ticks(response) == {"acme": True, "brisk": True, "crane": True, "delta": False}
+    requested = writer.get(URL, {"package": keys("crane"), "path": "PlatformOperator"})
+    assert requested.context["path"] == "PlatformOperator"
+
+
 def test_the_form_asks_no_cluster_and_leaves_what_would_fail_or_is_there_unticked(
     writer: Client, catalog: Catalog
 ) -> None:
