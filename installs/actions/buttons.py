@@ -24,6 +24,7 @@ from django.utils import timezone
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.verdicts.rules import RULES, Verdict
+from installs.actions.install_rows import InstallRows
 from installs.actions.objects import WRITTEN, full_name
 from installs.actions.plan import paths_of, plan_install, read_catalog_sources
 from installs.methods import METHODS
@@ -199,14 +200,13 @@ def installs_instead(
         key=lambda row: (row.catalog.name != operator.catalog, row.catalog.name, row.catalog.slug),
     )
     offers = []
+    planned = [(package, InstallRows(operator.cluster, package)) for package in packages]
     for path in wanted if packages else ():
-        same = Operator.objects.filter(
-            cluster=operator.cluster_id, kind=path, package=operator.package
-        )
-        if same.exists():
+        same = (path, operator.package)
+        if any((row.kind, row.package) == same for row in planned[0][1].operators):
             continue
-        for package in packages[:CATALOGS_PLANNED]:
-            if _is_installable(user, operator.cluster, path, package):
+        for package, of_install in planned[:CATALOGS_PLANNED]:
+            if _is_installable(user, operator.cluster, path, package, of_install):
                 catalog = package.catalog
                 place = (catalog.cluster_name, catalog.slug, package.name)
                 offers.append(
@@ -216,12 +216,14 @@ def installs_instead(
     return tuple(offers)
 
 
-def _is_installable(user: AnyUser, cluster: Cluster, path: str, package: Package) -> bool:
+def _is_installable(
+    user: AnyUser, cluster: Cluster, path: str, package: Package, rows: InstallRows
+) -> bool:
     """Whether nothing known is against the install form with its defaults."""
     if path not in paths_of(cluster, package.catalog):
         return False
     try:
-        plan = plan_install(cluster, package, "", path)
+        plan = plan_install(cluster, package, "", path, rows=rows)
     except OlmwebError:
         return False
     if plan.verdict is not None and plan.verdict.verdict == Verdict.NOT_INSTALLABLE:

@@ -4,9 +4,12 @@ Shared by the page and the REST API. Sends no request to a cluster.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+from django.db.models import Q
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
@@ -27,15 +30,19 @@ from installs.methods.base import SourceName
 from installs.methods.configuration import CONFIG
 from installs.models import ClusterInventory, Component
 from olmweb.errors import BadRequest, OlmwebError
+from olmweb.kube.resources import CATALOG_SOURCES, OPERATOR_GROUPS
 
 WORDS = (
     *("path", "channel", "version", "name", "namespace", "targets", "approval"),
     *("source", "source_namespace", "service_account"),
 )
+# Of the bundles that a caller hands over.
+DEFAULTS_FIELDS = ("suggested_namespace", "install_modes", "install_modes_known")
 REPOSITORY_WORDS = ("repo", "repo_path", "revision")
 LIMIT = 300  # characters of one value
 YAML, KUSTOMIZE, ARGOCD = "manifests.yaml", "kustomize.zip", "argocd.yaml"
 TYPES = {YAML: "application/yaml", KUSTOMIZE: "application/zip", ARGOCD: "application/yaml"}
+_CATALOG_SOURCE, _GROUP = CATALOG_SOURCES.kind, OPERATOR_GROUPS.kind
 _ALL, _OWN = "AllNamespaces", "OwnNamespace"
 _SOURCES = (Catalog.SourceKind.CATALOG_SOURCE, Catalog.SourceKind.PACKAGE_MANIFEST)
 _REPOSITORY = re.compile(r"(?:https?://|ssh://|git@)[^\s\"'<>\\`]+")
@@ -64,10 +71,13 @@ class Export:
 
 
 def plan_export(
-    package: Package, words: Mapping[str, str], facts: ResolverPackage | None = None
+    package: Package,
+    words: Mapping[str, str],
+    facts: ResolverPackage | None = None,
+    bundles: Sequence[Bundle] | None = None,
 ) -> Export:
-    """The export with these values; absent ones have their defaults. `facts` are those of the
-    package if they are read already.
+    """The export with these values; absent ones have their defaults. `facts` and `bundles` are
+    those of the package, the newest first, if they are read already.
 
     Raises OlmwebError with `fields` for invalid values, for a version that does not exist, and for
     values that a cluster would refuse.
@@ -75,9 +85,7 @@ def plan_export(
     given = _clean(words, WORDS)
     path = _path(package.catalog, given["path"])
     channels = [given["channel"]] if given["channel"] else []
-    if given["version"] and (
-        named := Bundle.objects.filter(package=package, name=given["version"]).first()
-    ):
+    if given["version"] and (named := _bundle(package, given["version"], bundles)):
         given["version"] = named.version
     try:
         facts = facts or facts_of(package)
@@ -94,7 +102,8 @@ def plan_export(
             fields={"version" if given["version"] else "channel": resolution.reason},
         )
     config = read_text(words.get(CONFIG, ""))
-    choice, pinned = _choice(package, path, resolution, given, config)
+    bundle = _bundle(package, resolution.bundle, bundles)
+    choice, pinned = _choice(package, path, resolution, bundle, given, config)
     if config:
         require_config_field(METHODS[path], choice, None)
     wrong = METHODS[path].problems(choice)
@@ -111,6 +120,13 @@ def plan_export(
             *METHODS[path].export_notes(choice, pinned),
         ),
     )
+
+
+def _bundle(package: Package, name: str, bundles: Sequence[Bundle] | None) -> Bundle | None:
+    """The bundle with this name, of several the newest."""
+    if bundles is None:
+        return package.bundles.filter(name=name).first()
+    return next((bundle for bundle in bundles if bundle.name == name), None)
 
 
 def as_file(export: Export, form: str, words: Mapping[str, str]) -> bytes:
@@ -171,6 +187,7 @@ def _choice(
     package: Package,
     path: InstallMethod,
     resolution: Resolution,
+    bundle: Bundle | None,
     given: Mapping[str, str],
     config: Mapping[str, Any],
 ) -> tuple[InstallChoice, str]:
@@ -197,13 +214,10 @@ def _choice(
         config=config,
         config_schema=config_schema(cluster, path, version) if config and cluster else None,
     )
-    bundle = Bundle.objects.filter(package=package, name=resolution.bundle).order_by("-ordinal")
-    return rules.with_defaults(
-        choice, values, _ExportContext(package, bundle.first(), given)
-    ), pinned
+    return rules.with_defaults(choice, values, _ExportContext(package, bundle, given)), pinned
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _ExportContext:
     """The defaults of an export: from the catalog, and the inventory of its cluster."""
 
@@ -217,6 +231,17 @@ class _ExportContext:
         is_own = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
         return catalog.name if is_own else self.given["source"]
 
+    @cached_property
+    def _objects(self) -> list[tuple[str, str]]:
+        """Kind and namespace of the cluster's OperatorGroups and of its CatalogSources with the
+        name of the catalog, by namespace; one query."""
+        catalog = self.package.catalog
+        if not catalog.cluster_id:
+            return []
+        named = Q(kind=_CATALOG_SOURCE, name=catalog.name) | Q(kind=_GROUP)
+        rows = Component.objects.filter(named, cluster=catalog.cluster_id).order_by("namespace")
+        return list(rows.values_list("kind", "namespace"))
+
     def watches_all(self) -> bool:
         """Unless the bundle supports its own namespace only."""
         if self.bundle is None or not self.bundle.install_modes_known:
@@ -228,12 +253,10 @@ class _ExportContext:
         cluster with the catalog's name, as an install takes it."""
         catalog = self.package.catalog
         is_own = catalog.source_kind in _SOURCES
-        if not is_own and not self.given["source"] and catalog.cluster_id:
-            sources = Component.objects.filter(
-                cluster=catalog.cluster_id, kind="CatalogSource", name=catalog.name
-            )
-            if row := sources.order_by("namespace").first():
-                return SourceName(row.name, self.given["source_namespace"] or row.namespace)
+        if not is_own and not self.given["source"]:
+            for kind, namespace in self._objects:
+                if kind == _CATALOG_SOURCE:
+                    return SourceName(catalog.name, self.given["source_namespace"] or namespace)
         return SourceName(
             self.given["source"] or (catalog.name if is_own else ""),
             self.given["source_namespace"] or (catalog.namespace if is_own else ""),
@@ -253,6 +276,4 @@ class _ExportContext:
 
     def has_group(self, namespace: str) -> bool:
         """A second OperatorGroup in a namespace would stop every operator in it."""
-        return Component.objects.filter(
-            cluster=self.package.catalog.cluster_id, kind="OperatorGroup", namespace=namespace
-        ).exists()
+        return (_GROUP, namespace) in self._objects

@@ -21,6 +21,7 @@ from installs.actions.plan import offered_methods
 from installs.export.files import kustomize_folder
 from installs.export.plan import (
     ARGOCD,
+    DEFAULTS_FIELDS,
     KUSTOMIZE,
     TYPES,
     YAML,
@@ -66,7 +67,7 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
     if not words["path"]:
         words["path"] = _first_method(package_row, words["channel"], words["version"])
     chosen = words | {"path": _method(package_row, words["path"])}
-    bundles = list(package_row.bundles.only(*BUNDLE_FIELDS))  # newest first
+    bundles = list(package_row.bundles.only(*BUNDLE_FIELDS, *DEFAULTS_FIELDS))  # newest first
     facts = facts_of_all([package_row], bundles)[package_row.pk]
     context: dict[str, Any] = {
         "package": package_row,
@@ -79,7 +80,7 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
     }
     status = 200
     try:
-        export = plan_export(package_row, words, facts)
+        export = plan_export(package_row, words, facts, bundles)
         context |= _shown(export) | {"links": _links(package_row, words, (YAML, KUSTOMIZE))}
         if words["repo"]:
             read_repository(words, export.folder)

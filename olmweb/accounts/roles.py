@@ -143,13 +143,13 @@ class AccountBackend(ModelBackend):
         )
         if user is None or not self.user_can_authenticate(user):
             return None
+        texts = [user.joined_groups, user.joined_of_groups, user.joined_own]
+        groups, of_groups, own = (
+            set(filter(None, (text or "").split(SEPARATOR))) for text in texts
+        )
+        user._group_names = sorted(groups)  # type: ignore[attr-defined]
         if not user.is_superuser:  # who has all permissions
-            texts = [user.joined_groups, user.joined_of_groups, user.joined_own]
-            groups, of_groups, own = (
-                set(filter(None, (text or "").split(SEPARATOR))) for text in texts
-            )
             user._perm_cache = of_groups | own  # type: ignore[attr-defined]
-            user._group_names = sorted(groups)  # type: ignore[attr-defined]
         return user
 
     def get_all_permissions(self, user_obj: User | AnonymousUser, obj: Any = None) -> set[str]:
@@ -332,7 +332,8 @@ def impersonation_for(
 
 
 def _group_names(user: User) -> list[str]:
-    """Sorted names of the groups, which were read with the permissions except for a superuser."""
+    """Sorted names of the groups, which were read with the user of the session or with the
+    permissions; a superuser without a session has neither."""
     names: list[str] | None = getattr(user, "_group_names", None)
     return sorted(user.groups.values_list("name", flat=True)) if names is None else names
 

@@ -34,8 +34,7 @@ MAX_ASSETS = 42_000  # bytes of CSS and JavaScript, compressed
 # Pages that need more queries than that; never more than these.
 QUERIES = {
     "report": 16,  # overview and readiness together
-    "export": 14,  # orders the install methods by what can work
-    "operator-failed": 21,  # looks for its catalog and for another install method
+    "operator-failed": 20,  # looks for its catalog and for another install method
 }
 BYTES = {"api-docs": 220_000}  # every endpoint of the REST API
 CLUSTERS = 50
