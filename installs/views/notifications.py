@@ -31,6 +31,7 @@ from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import preferences_of
 
 TOASTS = 3  # at once
+ANNOUNCED = "announced"  # in the session: addresses of own actions whose outcome was shown
 _WELL = (Action.State.SUCCEEDED, Action.State.NO_CHANGE)
 
 
@@ -76,14 +77,18 @@ def notification_page(request: HttpRequest) -> HttpResponse:
 def bell(request: HttpRequest) -> HttpResponse:
     """The bell with its number, the number of operators that need attention for the navigation, and
     toasts of the own actions that finished since `?at=`, the time of the answer before: one each,
-    or one for all of more than TOASTS. 204 while the numbers are those of `?rev=` and nothing
-    finished."""
-    count = len(_entries(request, read_until(preferences_of(request))))
-    needing = sum(attention(request).values())
-    token = revision_token(count, needing)
+    or one for all of more than TOASTS. The bell does not count these as well. 204 while the numbers
+    are those of `?rev=` and nothing finished."""
     at = _time(request.GET.get("at", ""))
     now = timezone.now()
     finished = finished_actions(person_of(request), at) if at else []
+    if finished:
+        announced = request.session.get(ANNOUNCED, [])
+        announced = list(dict.fromkeys([*announced, *(entry.url for entry in finished)]))
+        request.session[ANNOUNCED] = announced[-LIMIT:]
+    count = len(_entries(request, read_until(preferences_of(request))))
+    needing = sum(attention(request).values())
+    token = revision_token(count, needing)
     # The page of the action, of the bulk change that it is part of, or of the action that it
     # continues, says the outcome already.
     shown = request.htmx.current_url_abs_path if request.htmx else ""  # type: ignore[attr-defined]
@@ -123,7 +128,9 @@ def _addresses_of_approvals(address: str) -> list[str]:
 def _entries(request: HttpRequest, since: datetime) -> list[Entry]:
     user = person_of(request)
     rows = clusters(request)
-    return notifications(user, rows, since, waiting_for(user, rows))
+    announced = frozenset(request.session.get(ANNOUNCED, ()))
+    entries = notifications(user, rows, since, waiting_for(user, rows))
+    return [entry for entry in entries if entry.url not in announced]
 
 
 def _time(text: str) -> datetime | None:

@@ -256,3 +256,26 @@ def test_an_approval_is_no_toast_on_the_page_of_the_action_that_it_continues(
         headers = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{address}"}
         page = reader.get(BELL, {"at": at.isoformat()}, headers=headers).content.decode()
         assert page.count("data-toast") == toasts, address
+
+
+def test_a_bulk_action_that_finished_is_told_once_by_its_page_or_toasts_and_not_by_the_bell_as_well(
+    reader: Client, prod: Cluster, bob: Any
+) -> None:
+    at = (timezone.now() - HOUR).isoformat()
+    batch = ActionBatch.objects.create(cluster=prod, path="PlatformOperator", user=bob)
+    ended = {"user": bob, "batch": batch, "finished_at": timezone.now()}
+    make_action(prod, "etcd", state="succeeded", **ended)
+    make_action(prod, "kafka", state="failed", **ended)
+    assert reader.get(BELL).context["count"] == 2, "nobody was told of them yet"
+    own = f"http://testserver/activity/bulk-installs/{batch.pk}"
+    on_its_page = reader.get(
+        BELL, {"at": at}, headers={"HX-Request": "true", "HX-Current-URL": own}
+    )
+    assert "data-toast" not in on_its_page.content.decode()
+    assert on_its_page.context["count"] == 0
+    assert "Your actions" not in assert_page(reader.get("/notifications/")).text
+    action = make_action(prod, "acme", state="succeeded", user=bob, finished_at=timezone.now())
+    elsewhere = reader.get(BELL, {"at": on_its_page.context["at"]})
+    assert elsewhere.content.decode().count("data-toast") == 1
+    assert f"/activity/actions/{action.pk}" in elsewhere.content.decode()
+    assert elsewhere.context["count"] == 0
