@@ -17,6 +17,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalogs.models import Bundle, Catalog
+from catalogs.queries import distinct_catalogs
 from catalogs.search.find import find_rows
 from catalogs.search.index import PackageGroup, Row, catalog_stamps, current_index
 from catalogs.search.matching import find_hits
@@ -322,18 +323,20 @@ def _clusters(text: str) -> ResultGroup:
 
 
 def _catalogs(text: str) -> ResultGroup:
-    rows = search(Catalog.objects.all(), text, "name", "slug")
-    return _first(
-        "Catalogs",
-        (
-            SearchResult(
-                row.name,
-                f"{row.source_kind} on {row.cluster_name}" if row.cluster else row.source_kind,
-                reverse("catalogs:catalog", args=(row.cluster_name, row.slug)),
-            )
-            for row in _ranked(rows.select_related("cluster"), text)
-        ),
-        "catalogs:catalog-list",
+    """Each catalog once, also if the cluster serves it as a ClusterCatalog and a CatalogSource."""
+    found = search(Catalog.objects.all(), text, "name", "slug").select_related("cluster")
+    places = {row: place for place, row in enumerate(_ranked(found, text))}
+    groups = sorted(distinct_catalogs(places), key=lambda group: min(places[row] for row in group))
+    return _first("Catalogs", map(_catalog, groups), "catalogs:catalog-list")
+
+
+def _catalog(group: Sequence[Catalog]) -> SearchResult:
+    row = group[-1]  # the ClusterCatalog, if there is one: all its content can be read
+    kinds = " and ".join(dict.fromkeys(entry.source_kind for entry in reversed(group)))
+    return SearchResult(
+        row.name,
+        f"{kinds} on {row.cluster_name}" if row.cluster else kinds,
+        reverse("catalogs:catalog", args=(row.cluster_name, row.slug)),
     )
 
 
