@@ -10,7 +10,7 @@ from typing import Any
 from catalogs.install_methods import InstallMethod
 from installs.actions.objects import WRITTEN
 from installs.actions.plan import Plan, known_fields
-from installs.actions.plan_changes import owned_manifest, plan_for
+from installs.actions.plan_changes import applied_config, owned_manifest, plan_for
 from installs.facts.configuration import config_schema, read_mapping, require_config_field
 from installs.methods import METHODS, InstallChoice
 from installs.methods.configuration import CONFIG
@@ -28,6 +28,7 @@ _CHANGES = (
     "pods are replaced."
 )
 _CLEARS = "spec.config is removed: the operator's Deployments are again as the bundle has them."
+_EMPTY = "No configuration is requested, and the operator has none."
 
 
 def configurable(operator: Operator) -> InstallChoice:
@@ -90,8 +91,14 @@ def plan_configure(operator: Operator, config: Mapping[str, Any], *, take: bool 
         (Apply(manifest, main=True),),
         channel=operator.channel,
         force=take,
-        consequences=(_CHANGES if wanted else _CLEARS,),
+        consequences=(_consequence(operator, wanted),),
     )
+
+
+def _consequence(operator: Operator, wanted: Mapping[str, Any]) -> str:
+    if wanted:
+        return _CHANGES
+    return _EMPTY if applied_config(operator) == {} else _CLEARS
 
 
 def read_current(operator: Operator, user: AnyUser) -> dict[str, Any]:

@@ -131,6 +131,7 @@ def configure(
         "values": values,
         "can_take": True,
         "configurable": offered,
+        "confirm_word": "Apply",
     }
     if loads:
         try:
@@ -253,7 +254,8 @@ def remove(
 def clean_up(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
-    """Deletes selected leftovers of one removed operator: review with a dry run, confirmation."""
+    """Deletes selected leftovers of one removed operator: consequences, review with a dry run,
+    confirmation."""
     row = get_cluster(cluster)
     owner = removed_owner(row, kind, "" if namespace == NO_NAMESPACE else namespace, name)
     if owner is None:
@@ -276,18 +278,20 @@ def clean_up(
         "by_hand": remedy_steps(owner.steps),
     }
     try:
-        if is_post:
-            plan = plan_clean_up(row, owner, picked, without_conversion=ended)
-            context["plan"] = plan
-            if not sure:
-                raise UNSURE
-            return review(request, "clean_up", plan, context)
+        # Without a word from the person, what would be deleted is shown all the same.
+        plan = plan_clean_up(row, owner, picked, without_conversion=ended or not is_post)
+        context["plan"] = plan
+        if not is_post:
+            return show_form(request, "clean_up", context)
+        if request.POST.get("step") == "confirm" and not sure:
+            raise UNSURE
+        return review(request, "clean_up", plan, context)
     except OlmwebError as error:
         if error.status == 403 and error is not UNSURE:
             raise
-        context["refusal"] = error
-        return show_form(request, "clean_up", context, failed=True)
-    return show_form(request, "clean_up", context)
+        if is_post:
+            context["refusal"] = error
+        return show_form(request, "clean_up", context, failed=is_post)
 
 
 def _carry_out(

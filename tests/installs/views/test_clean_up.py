@@ -121,7 +121,9 @@ def test_the_page_needs_the_words_then_tries_and_then_records(
 ) -> None:
     assert PAGE in assert_page(writer.get("/leftovers/")).links
     shown = writer.get(PAGE)
-    assert_page(shown)
+    page = assert_page(shown)
+    assert "All custom resources of 2 CustomResourceDefinitions are deleted" in page.text
+    assert "DELETE ClusterRole etcd.v1-abc" in page.text
     assert [row.label for row, ticked in shown.context["rows"] if ticked] == [
         "ValidatingWebhookConfiguration vetcd-x1", PLAIN, CRD, "ClusterRole etcd.v1-abc",
         "ClusterServiceVersion apps/etcd.v1", "OperatorGroup apps/apps",
@@ -131,8 +133,6 @@ def test_the_page_needs_the_words_then_tries_and_then_records(
     assert refused.status_code == 422
     assert "conversion webhook" in assert_page(refused, status=422).text
     form["without_conversion"] = "yes"
-    assert "Tick the box" in assert_page(writer.post(PAGE, form), status=422).text
-    form["sure"] = "yes"
     page = assert_page(writer.post(PAGE, form), status=422)
     assert "olivia may not change this" in page.text, "the rights of the person decide"
     assert "PATCH conversion webhook of etcds.example.com" in page.text
@@ -141,6 +141,9 @@ def test_the_page_needs_the_words_then_tries_and_then_records(
     assert "Dry run passed" in assert_page(tried).text
     assert not Action.objects.exists()
     form |= {"step": "confirm", "reviewed": tried.context["reviewed"]}
+    assert "Tick the box" in assert_page(writer.post(PAGE, form), status=422).text
+    assert not Action.objects.exists()
+    form["sure"] = "yes"
     other = writer.post(PAGE, form | {"pick": ["OperatorGroup apps/apps"]})
     assert "Form changed" in assert_page(other, status=422).text
     response = writer.post(PAGE, form)
