@@ -86,7 +86,7 @@ REACTIONS: dict[str, Reactions] = {
     ),
     "icon": _refused(
         "An icon whose base64 is broken",
-        "Encode the icon's file anew (`base64 -w0 FILE`), or leave the icon out.",
+        "Encode the icon's file anew with base64 -w0 FILE, or leave the icon out.",
         SKIPS,
     ),
     "icon-kind": _read("An icon that can't be shown", "Use a PNG, JPEG, GIF, WebP or plain SVG."),

@@ -20,7 +20,7 @@ from django.template.defaulttags import URLNode
 from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timezone import get_current_timezone
 
@@ -122,6 +122,10 @@ _COPY = (
     '<button type="button" class="pf-v6-c-button pf-m-plain pf-m-small olm-copy" data-copy{}'
     ' aria-label="Copy {}" title="Copy">{}</button>'
 )
+_LONG = 21  # characters of a word that a column may be too narrow for
+_LONG_WORD = re.compile(rf"\S{{{_LONG},}}")
+# Between the parts of a name: behind punctuation, and before a capital of CamelCase.
+_PARTS = re.compile(r"(?<=[./:@_=])(?=[^\s./:@_=])|(?<=[a-z0-9])(?=[A-Z][a-z])")
 _ICON_NAME = re.compile(r"[a-z-]+")
 
 
@@ -451,15 +455,44 @@ def between(start: datetime | None, end: datetime | None) -> str:
 
 
 @register.filter
+def breakable(text: object) -> SafeString:
+    """A name, or a text with names, whose long words a narrow column may break behind each part and
+    not within it: `etcdclusters.<wbr>example.<wbr>com`, `Custom<wbr>Resource<wbr>Definition`."""
+    escaped = str(escape(str(text)))
+    if len(escaped) < _LONG:
+        return SafeString(escaped)
+    return SafeString(_LONG_WORD.sub(lambda match: _PARTS.sub("<wbr>", match[0]), escaped))
+
+
+@register.filter
 def words(value: str) -> str:
     """A name of ours in words: 'rows_written' -> 'rows written'."""
     return value.replace("_", " ")
 
 
 @register.filter
-def is_count(value: object) -> bool:
-    """True for a number that says something: not zero, not nested."""
-    return isinstance(value, int | float) and value != 0
+def sync_counts(counts: Mapping[str, object]) -> list[tuple[str, float]]:
+    """The counts of a sync run that are neither zero nor nested; its seconds have a column."""
+    return [
+        (name, value)
+        for name, value in counts.items()
+        if isinstance(value, int | float) and value != 0 and name != "seconds"
+    ]
+
+
+@register.filter
+def filesize(value: float | None) -> str:
+    """A number of bytes in the units that Kubernetes writes as Ki, Mi and Gi: '104 B', '24.0 KiB',
+    '126 MiB'; a dash for none. Django's own filter divides by 1024 and calls it MB."""
+    if value is None:
+        return "–"
+    size, unit = float(value), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    digits = 0 if unit == "B" or abs(size) >= 100 else 1
+    return f"{size:.{digits}f}\u00a0{unit}"
 
 
 @register.filter

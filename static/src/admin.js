@@ -25,4 +25,8 @@
       });
     }
   });
+  // Django's script for choosing several makes these without a role, which makes their name void.
+  window.addEventListener("load", () => setTimeout(() => {
+    for (const icon of document.querySelectorAll(".help-tooltip[aria-label]")) icon.role = "img";
+  }));
 })();

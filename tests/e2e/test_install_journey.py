@@ -75,6 +75,8 @@ def test_a_failed_install_tells_cause_and_remedy_is_grouped_by_cause_and_can_be_
     expect(cause.get_by_role("link", name="tenant-demo", exact=True)).to_be_visible()
 
     page.goto(steps.AGGREGATED)
+    group = page.get_by_role("region", name="AllNamespaces install mode required")
+    group.get_by_text(re.compile(r"^\d+ platform operators$")).click()
     member = page.get_by_role("row", name=re.compile("^tenant-demo "))
     expect(member).to_contain_text("UnpackFailed", timeout=steps.SEEN_MS)
     member.get_by_role("link", name="tenant-demo").click()

@@ -25,7 +25,7 @@ class Page(HTMLParser):
         self.texts: list[tuple[str, str]] = []  # (tag, text) of elements of BLOCKS, in their order
         self.open: list[str] = []
         self._begun: list[int] = []  # per open element of BLOCKS: words before it
-        self.feed(text)
+        self.feed(text.replace("<wbr>", ""))  # a name is one word to a reader
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -6,13 +6,13 @@ from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.template.defaultfilters import filesizeformat
 
 from catalogs.contents.bulk_inspection import BUDGET, Summary, inspect_images
 from catalogs.lookup import get_named_catalog
 from catalogs.sources.base import SourceError
 from catalogs.verdicts.settle import images_to_inspect
 from olmweb.errors import OlmwebError
+from olmweb.templatetags.olmweb import filesize
 
 LINE_SECONDS = 2.0  # between two lines of progress
 
@@ -81,14 +81,14 @@ class Command(BaseCommand):
 
 
 def _words(result: Summary) -> str:
-    """`12 of 40 images inspected, 3 stored before, 1 not-found, 24 left; 1.2 MB, 60 requests`."""
+    """`12 of 40 images inspected, 3 stored before, 1 not-found, 24 left; 1.2 MiB, 60 requests`."""
     parts = [f"{result.inspected} of {result.wanted} images inspected"]
     if result.reused:
         parts.append(f"{result.reused} stored before")
     parts += [f"{count} {reason}" for reason, count in sorted(result.failed.items())]
     if result.left:
         parts.append(f"{result.left} left")
-    size = filesizeformat(result.bytes).replace("\xa0", " ")
+    size = filesize(result.bytes).replace("\xa0", " ")
     words = f"{', '.join(parts)}; {size}, {result.requests} requests"
     for registry, seconds in sorted(result.waiting.items()):
         words += f"; {registry} asks to wait, {seconds:,.0f} s left"

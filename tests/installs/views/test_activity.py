@@ -76,11 +76,14 @@ def test_actions_say_what_who_as_whom_and_how_it_ended(
 
 def test_sync_runs_say_what_they_did_or_why_they_failed(reader: Client, prod: Cluster) -> None:
     run(counts={"rows_written": 93, "requests": 9, "kinds": {"a": 1}, "bytes_read": 0})
+    run(counts={"rows_written": 1, "bytes_read": 132_120_576, "seconds": 285.312})
     run(outcome="failed", error_text="connection refused", error_hint="Is it up?")
     page = assert_page(reader.get("/activity/", {"show": "syncs"}))
     assert "rows written 93" in page.text
     assert "requests 9" in page.text
-    assert "bytes read" not in page.text
+    assert page.text.count("bytes read") == 1
+    assert "rows written 1 , bytes read 126 MiB" in page.text
+    assert "285.312" not in page.text, "the duration has a column"
     assert "connection refused Is it up?" in page.text
 
 
