@@ -150,6 +150,18 @@ def chosen_rows(
     return overlaid(rows, cluster, target)
 
 
+def chosen_rows_by_method(
+    packages: QuerySet[Package], cluster: int | None = None
+) -> dict[InstallMethod, list[Prediction]]:
+    """As `chosen_rows` for all targets, for each install method with verdicts; one query."""
+    rows = Prediction.objects.filter(package__in=packages, chosen=True)
+    rows = rows.select_related("package", "bundle").order_by("package__name")
+    by_method: dict[InstallMethod, list[Prediction]] = defaultdict(list)
+    for row in overlaid(rows, cluster):
+        by_method[InstallMethod(row.path)].append(row)
+    return by_method
+
+
 def best_rows(rows: Iterable[Prediction]) -> list[Prediction]:
     """The answer of `over_targets` for each package of `chosen_rows`, in their order."""
     by_package: dict[int, list[Prediction]] = defaultdict(list)

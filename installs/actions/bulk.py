@@ -17,12 +17,19 @@ from typing import Any
 import structlog
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Catalog, Package
+from catalogs.models import Catalog, Package, Prediction
 from catalogs.verdicts.facts import WatchTarget
-from catalogs.verdicts.read import StoredVerdict, best_rows, chosen_rows, stored_verdict
+from catalogs.verdicts.read import (
+    StoredVerdict,
+    best_rows,
+    chosen_rows,
+    chosen_rows_by_method,
+    stored_verdict,
+)
 from catalogs.verdicts.rules import Verdict
 from installs.actions import record
 from installs.actions.events import record_actions
@@ -152,9 +159,12 @@ def best_method(
 ) -> tuple[InstallMethod, list[BulkCandidate]]:
     """The install method, of `methods`, that can install most of the selection on the cluster by
     the stored verdicts, with its candidates; of equal ones that with fewer unknown verdicts, then
-    the first. Queries as `candidates`, and one for each further method."""
+    the first. Queries as `candidates`."""
     state = _selected_state(selection, cluster)
-    by_method = {method: _candidates(state, method, "") for method in methods}
+    rows = chosen_rows_by_method(_rows_of(state.present), cluster.pk)
+    by_method = {
+        method: _candidates(state, method, _verdicts(rows.get(method, []))) for method in methods
+    }
 
     def rank(method: InstallMethod) -> tuple[int, int]:
         able = [row for row in by_method[method] if not (row.hindrance or row.doubt)]
@@ -173,7 +183,9 @@ def candidates(
 
     The number of queries does not depend on the selection, except one for each catalog.
     """
-    return _candidates(_selected_state(selection, cluster), path, targets)
+    state = _selected_state(selection, cluster)
+    verdicts = chosen_verdicts(state.present, cluster, path, targets)
+    return _candidates(state, path, verdicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +198,10 @@ class _SelectedState:
     paths: dict[Catalog, list[InstallMethod]]
     busy: dict[str, str]
     installed: dict[str, str]
+
+    @property
+    def present(self) -> list[Package]:
+        return [package for package in self.packages.values() if package is not None]
 
 
 def _selected_state(selection: Selection, cluster: Cluster) -> _SelectedState:
@@ -200,9 +216,9 @@ def _selected_state(selection: Selection, cluster: Cluster) -> _SelectedState:
     )
 
 
-def _candidates(state: _SelectedState, path: InstallMethod, targets: str) -> list[BulkCandidate]:
-    packages = [package for package in state.packages.values() if package is not None]
-    verdicts = chosen_verdicts(packages, state.cluster, path, targets)
+def _candidates(
+    state: _SelectedState, path: InstallMethod, verdicts: Mapping[int, BulkCandidate]
+) -> list[BulkCandidate]:
     results: list[BulkCandidate] = []
     names: dict[str, Key] = {}
     for key in sorted(state.packages, key=lambda key: (key.package, str(key))):
@@ -235,17 +251,24 @@ def chosen_verdicts(
     packages: Sequence[Package], cluster: Cluster, path: InstallMethod, targets: str
 ) -> dict[int, BulkCandidate]:
     """Package key -> verdict on the bundle that the method would choose; one query."""
-    selected = Package.objects.filter(pk__in=[package.pk for package in packages])
     target = None  # the best target of each package
     if targets:  # named namespaces have no verdicts of their own
         target = WatchTarget.OWN if targets == WatchTarget.OWN else WatchTarget.ALL
+    return _verdicts(chosen_rows(_rows_of(packages), path, cluster.pk, target))
+
+
+def _rows_of(packages: Sequence[Package]) -> QuerySet[Package]:
+    return Package.objects.filter(pk__in=[package.pk for package in packages])
+
+
+def _verdicts(rows: Iterable[Prediction]) -> dict[int, BulkCandidate]:
     return {
         row.package_id: BulkCandidate(
             Key("", "", row.package.name),
             prediction=stored_verdict(row),
             bundle=row.bundle.name if row.bundle else "",
         )
-        for row in best_rows(chosen_rows(selected, path, cluster.pk, target))
+        for row in best_rows(rows)
     }
 
 

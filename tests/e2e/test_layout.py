@@ -163,6 +163,60 @@ def test_every_page_fits_at_every_width_and_its_targets_can_be_hit(
     assert not faults, "\n".join(sorted(faults))
 
 
+# Words of tables that are broken between two letters or digits, where no part of a name ends.
+BROKEN_WORDS = """() => {
+  const broken = [], range = document.createRange();
+  for (const table of document.querySelectorAll("main table")) {
+    const walker = document.createTreeWalker(table, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walker.nextNode()); ) {
+      if (!node.parentElement.checkVisibility() || node.parentElement.closest("pre")) continue;
+      for (const word of node.data.matchAll(/[A-Za-z0-9]+/g)) {
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const tops = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+        if (tops.size > 1) broken.push(word[0]);
+      }
+    }
+  }
+  return broken;
+}"""
+
+
+def test_tables_break_names_between_their_parts_only(new_page) -> None:
+    """For an administrator, whose rows also have boxes to tick and menus."""
+    page = new_page(viewport={"width": 1280, "height": 900})
+    sign_in(page, "admin")
+    for name in ("operators-all", "operators-second", "software-table", "crds", "cluster"):
+        page.goto(PAGES[name])
+        page.get_by_role("main").get_by_role("table").first.wait_for()
+        assert page.evaluate(BROKEN_WORDS) == [], name
+        assert page.evaluate(FAULTS) == [], name
+
+
+# What the demo's longest pages take at most on a phone, in pixels.
+LONGEST = {"operators": 5000, "aggregated": 3500, "cluster": 5200, "audit": 7000}
+
+
+def test_the_longest_pages_are_folded_on_a_phone(new_page) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    for name, most in LONGEST.items():
+        page.goto(PAGES[name])
+        height = page.locator("#main").evaluate("main => main.scrollHeight")
+        assert height <= most, f"{name} is {height} px high"
+
+
+def test_a_link_to_the_remedy_of_a_cause_leads_to_it_unfolded(new_page) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto("/")
+    links = page.get_by_role("region", name="Causes").get_by_role("link", name="View remedy")
+    name = links.last.inner_text().partition(" for ")[2]
+    links.last.click()
+    page.wait_for_url("**view=cause**")
+    cause = page.get_by_role("region", name=name)
+    expect(cause).to_be_in_viewport()
+    expect(cause.get_by_text("What to do", exact=True)).to_be_visible()
+
+
 def test_the_upgrade_graph_is_on_the_first_screen_of_its_tab(new_page) -> None:
     page = new_page(viewport={"width": 1280, "height": 800})
     page.goto(PAGES["package-channels"])
