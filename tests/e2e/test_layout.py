@@ -209,8 +209,9 @@ def test_a_link_to_the_remedy_of_a_cause_leads_to_it_unfolded(new_page) -> None:
     page = new_page(viewport={"width": 390, "height": 844})
     page.goto("/")
     links = page.get_by_role("region", name="Causes").get_by_role("link", name="View remedy")
-    name = links.last.inner_text().partition(" for ")[2]
-    links.last.click()
+    link = links.last
+    name = (link.text_content() or "").partition(" for ")[2]
+    link.click()
     page.wait_for_url("**view=cause**")
     cause = page.get_by_role("region", name=name)
     expect(cause).to_be_in_viewport()
