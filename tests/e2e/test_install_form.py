@@ -15,7 +15,7 @@ def manifests(page: Page):
 
 def test_the_manifests_follow_the_form_and_an_edit_ends_the_review(new_page) -> None:
     page = new_page()
-    steps.sign_in(page, "operator", f"{PACKAGE}/install")
+    steps.sign_in(page, "operator", f"{PACKAGE}/install?path=PlatformOperator")
     page.get_by_role("radio", name="Subscription").check()
     expect(manifests(page)).to_contain_text("kind: Subscription")
     expect(page.get_by_role("radio", name="Subscription")).to_be_focused()
