@@ -316,9 +316,7 @@ def test_the_command_reports_in_words_and_as_json(
     }
     Bundle.objects.filter(package__name="absent").delete()
     call_command("inspect_catalog", "community")
-    assert (
-        "0 of 1 images inspected, 1 stored before; 0 bytes, 0 requests" in capsys.readouterr().out
-    )
+    assert "0 of 1 images inspected, 1 stored before; 0 B, 0 requests" in capsys.readouterr().out
     with pytest.raises(CommandError, match='No catalog is called "nope"') as refused:
         call_command("inspect_catalog", "nope")
     assert refused.value.returncode == 2
