@@ -131,6 +131,7 @@ def configure(
         "values": values,
         "can_take": True,
         "configurable": offered,
+        "offered": offered,  # the summary of a refusal leads to these
         "confirm_word": "Apply",
     }
     if loads:

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.e2e import steps
-from tests.e2e.steps import tab_to
+from tests.e2e.steps import press, tab_to
 
 pytestmark = pytest.mark.e2e
 
@@ -74,6 +74,42 @@ def test_a_package_is_found_installed_and_followed_with_the_keyboard_alone(new_p
     tab_to(page, page.get_by_role("link", name="View operator by-keyboard"))
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("by-keyboard")
+
+
+def test_a_configuration_is_edited_reviewed_and_followed_with_the_keyboard_alone(new_page) -> None:
+    page = new_page()
+    operator = "/operators/sandbox/Subscription/openshift-operators/quay-bridge-operator"
+    page.goto(operator)
+    press(page, page.get_by_role("main").get_by_role("link", name="Edit configuration"))
+    page.wait_for_url("**/login/**")
+    steps.type_credentials(page, "operator")
+
+    expect(page).to_have_url(f"{operator}/configure")
+    variables = page.get_by_label("Environment variables (env)")
+    tab_to(page, variables)
+    page.keyboard.press("Control+A")
+    page.keyboard.type("no variable")
+    press(page, page.get_by_role("button", name="Review", exact=True))
+    summary = page.get_by_role("alert").filter(has_text="Environment variables")
+    expect(summary).to_be_focused()
+    expect(variables).to_have_attribute("aria-invalid", "true")
+    tab_to(page, summary.get_by_role("link").first, limit=1)
+    page.keyboard.press("Enter")
+    expect(variables).to_be_focused()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("LOG_LEVEL=debug")
+    press(page, page.get_by_role("button", name="Review", exact=True))
+
+    # The outcome has the focus; what changes is above it, and the button comes next.
+    expect(page.get_by_role("status").filter(has_text="Dry run passed")).to_be_focused()
+    expect(page.get_by_label("Changes", exact=True)).to_contain_text("value: debug")
+    confirm = page.get_by_role("button", name="Apply", exact=True)
+    tab_to(page, confirm, limit=1)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/activity/actions/*")
+    steps.follow_to(page, "Succeeded")
+    page.goto(f"{operator}/configure")
+    expect(variables).to_have_value("LOG_LEVEL=debug")
 
 
 def test_the_narrow_navigation_opens_takes_the_focus_and_gives_it_back(new_page) -> None:
