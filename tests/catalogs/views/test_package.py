@@ -312,7 +312,7 @@ def test_a_creation_time_is_shown_as_a_date(reader, etcd):
         make_bundle(package=package, version=f"1.{number}.0", ordinal=number, released_at=at)
     page = text_of(reader.get(url(package, tab="versions")))
     for shown in ("2024-02-03", "2024-05-06", "last Friday"):
-        assert f'data-label="Created at">{shown}<' in page
+        assert f'data-label="Created at" class="olm-nowrap">{shown}<' in page
     assert "04:05" not in page
 
 
