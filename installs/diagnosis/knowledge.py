@@ -23,6 +23,8 @@ from typing import Literal
 
 import msgspec
 
+from installs.diagnosis.remedies import completed, replaces_plan
+
 FOLDER = Path(__file__).resolve().parent.parent / "knowledge"
 # Stage of an installation -> the files that hold its failures; `normal` holds what is no failure.
 STAGES = {
@@ -63,10 +65,11 @@ _NOTHING_INSTALLED = ("source", "convert", "unpack")
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Texts to use instead when the pattern extracted `fact`, for objects of `kinds` and in
-    conditions with `reasons`; an empty condition always holds. Without a cause or note the entry's
-    own stays."""
+    conditions with `reasons`; an empty condition always holds. Without a title, cause or note the
+    entry's own stays; lists show the entry's, so that it has to be true of every variant."""
 
     remedy: tuple[str, ...]
+    title: str = ""
     cause: str = ""
     note: str = ""
     fact: str = ""
@@ -202,10 +205,8 @@ _GIVEN_UP = "The controller waits until something changes."
 # A plan with this reason is Failed; the one of a CSV is tried again.
 _PLAN_FAILED = "InstallComponentFailed"
 _HAVE_PLANS = ("InstallPlan", "Subscription")
-_PLAN_STAYS_FAILED = (
-    "OLM does not try a failed InstallPlan again. When the cause is gone, press Retry on the "
-    "Subscription."
-)
+_PLAN_STAYS_FAILED = "OLM does not try a failed InstallPlan again."
+_PLAN_RETRY = "When the cause is gone, press Retry on the Subscription."
 # A plan in this phase has no message but the error of its last attempt.
 _PLAN_TRIED = "Installing"
 # OLM tries what the cluster forbids without a limit of time.
@@ -216,8 +217,10 @@ _REFUSALS = (
 )
 _PLAN_FAILS_SOON = (
     "OLM tries the InstallPlan again for a minute, unless --install-plan-retry-timeout says "
-    "otherwise. Then it stays failed; when the cause is gone, press Retry on the Subscription."
+    "otherwise. Then it stays failed."
 )
+# What a conflict is about when OLM writes the status of a plan, which is no step of the plan.
+_PLANS = "installplans.operators.coreos.com"
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
 _STEP_LIMIT = 200  # characters of the words of a wrapper that say what the controller did
@@ -341,11 +344,19 @@ def finding_for(
 
 def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     """The finding whose note says how long OLM tries an InstallPlan, whatever the cause, and that
-    a failed one stays failed."""
+    a failed one stays failed. It names the Retry unless the remedy replaces the plan."""
     if kind in _HAVE_PLANS and reason == _PLAN_FAILED:
-        return replace(finding, note=_PLAN_STAYS_FAILED)
-    tried = kind == "InstallPlan" and reason == _PLAN_TRIED and finding.id not in _REFUSALS
-    return replace(finding, note=_PLAN_FAILS_SOON) if tried else finding
+        note = _PLAN_STAYS_FAILED
+    elif kind == "InstallPlan" and reason == _PLAN_TRIED and not _tried_for_ever(finding):
+        note = _PLAN_FAILS_SOON
+    else:
+        return finding
+    replaced = not finding.retryable and replaces_plan(finding.remedy_templates)
+    return replace(finding, note=note if replaced else f"{note} {_PLAN_RETRY}")
+
+
+def _tried_for_ever(finding: Finding) -> bool:
+    return finding.id in _REFUSALS or finding.facts.get("resource") == _PLANS
 
 
 def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
@@ -382,9 +393,11 @@ def render(
     variant = next((one for one in entry.variants if one.fits(facts, kind, reason)), None)
     return Finding(
         id=entry.id,
-        title=entry.title,
+        title=(variant and variant.title) or entry.title,
         cause_template=(variant and variant.cause) or entry.cause,
-        remedy_templates=_with_way_to_versions(_with_openshift((variant or entry).remedy), kind),
+        remedy_templates=completed(
+            (variant or entry).remedy, kind, plan_failed=reason == _PLAN_FAILED
+        ),
         retryable=entry.retryable,
         facts=facts,
         confidence=_CONFIDENCE[entry.verified],
@@ -594,49 +607,6 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _SENTENCE_LIMIT = 200
 # Indented lines and items of a list go on with the line before, as after a colon.
 _NEXT_ERROR = re.compile(r"(?<=[^\s:;,])\n(?=[^\s*-])")
-# The namespace of OLM v1 in upstream's manifests, which commands name, and OpenShift's two by the
-# word of the command that tells them apart (deploy/helm/olmweb/values.yaml has the same names).
-_UPSTREAM = "olmv1-system"
-_OPENSHIFT = {
-    "catalogd": "openshift-catalogd",
-    "operator-controller": "openshift-operator-controller",
-}
-
-
-@cache
-def _with_openshift(steps: tuple[str, ...]) -> tuple[str, ...]:
-    """The steps of a remedy, after the commands in upstream's namespace of OLM v1 with OpenShift's
-    name of it."""
-    at = [number for number, step in enumerate(steps) if step[:2] == "$ " and _UPSTREAM in step]
-    if not at:
-        return steps
-    words = " ".join(steps[number] for number in at)
-    named = [word for word in _OPENSHIFT if word in words] or list(_OPENSHIFT)
-    if len(named) == 1:
-        sentence = f"On OpenShift use -n {_OPENSHIFT[named[0]]}."
-    else:
-        options = " and ".join(f"-n {_OPENSHIFT[word]} for {word}" for word in named)
-        sentence = f"On OpenShift use {options}."
-    return (*steps[: at[-1] + 1], sentence, *steps[at[-1] + 1 :])
-
-
-# A PlatformOperator names no version; its manager takes the highest that it finds.
-_OTHER_VERSION = re.compile(r"\b(?:a|an older|another|other) version\b")
-_WAY_TO_VERSIONS = (
-    "A PlatformOperator always takes the highest version of its catalog. To choose another one, "
-    "install the package with a Subscription or a ClusterExtension in its place."
-)
-
-
-@cache
-def _with_way_to_versions(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
-    """The steps of a remedy, with what leads to another version where the kind has no choice."""
-    chosen = any(step[:2] != "$ " and _OTHER_VERSION.search(step) for step in steps)
-    if kind != "PlatformOperator" or not chosen or any("Subscription" in step for step in steps):
-        return steps
-    return (*steps, _WAY_TO_VERSIONS)
-
-
 # These options are left out for objects without a namespace and requests without a subresource.
 _OPTION = re.compile(r" (?:-n \{(object_namespace|namespace)|--subresource=\{(subresource))\}")
 

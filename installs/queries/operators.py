@@ -340,7 +340,7 @@ def _cause(
     shown = own if differs else finding
     return CauseGroup(
         id=finding_id,
-        title=finding.title if finding else finding_id or reason or NO_REASON,
+        title=_cause_title(finding_id, own if count == 1 else None) or reason or NO_REASON,
         finding=finding,
         sentence=shown.cause if shown else "",
         example=first.name if first and differs else "",
@@ -350,6 +350,11 @@ def _cause(
         operators=tuple(members),
         remedy=_remedy_for([own for row in members if (own := finding_of(row))]),
     )
+
+
+def _cause_title(finding_id: str, own: Finding | None) -> str:
+    """The title of the only operator's finding, else the one that is true of all."""
+    return own.title if own else finding_titles().get(finding_id, finding_id)
 
 
 def _remedy_for(findings: Sequence[Finding]) -> tuple[str, ...]:

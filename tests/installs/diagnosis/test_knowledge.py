@@ -177,9 +177,10 @@ def test_a_sample_in_another_wording_is_classified_as_its_entry(wording: str) ->
 
 def test_titles_are_short_sentences_and_texts_are_whole_ones() -> None:
     for entry in knowledge():
-        assert len(entry.title) <= 60, entry.id
-        assert entry.title[0].isupper() or entry.title.startswith(("rukpak", "opm")), entry.id
-        assert not entry.title.endswith("."), entry.id
+        for title in (entry.title, *(one.title for one in entry.variants if one.title)):
+            assert len(title) <= 60, entry.id
+            assert title[0].isupper() or title.startswith(("rukpak", "opm")), entry.id
+            assert not title.endswith("."), entry.id
         for text in texts_of(entry):
             if text.startswith("$ "):
                 assert is_command(text[2:]), entry.id
@@ -254,6 +255,9 @@ def test_ids_and_titles_are_unique_and_every_stage_has_entries() -> None:
 
 def test_the_causes_of_the_published_audit_have_the_titles_that_pages_show() -> None:
     titles = {entry.id: entry.title for entry in knowledge()}
+    for entry in knowledge():
+        of_variants = {one.title for one in entry.variants if one.title}
+        assert not of_variants & ({*titles.values()} - {entry.title}), entry.id
     assert titles["allnamespaces-required"] == "AllNamespaces install mode required"
     assert (
         titles["webhookdefinitions-unsupported-rukpak"]
@@ -406,6 +410,40 @@ def test_the_note_about_a_failed_installplan_says_that_it_stays_failed() -> None
     )
     assert stored is not None
     assert stored.note == failed.note
+
+
+def test_the_note_names_no_retry_where_the_remedy_replaces_the_installplan() -> None:
+    builtin, served = (
+        classify(
+            f"api-server resource not found installing {kind} loki: GroupVersionKind {api}, "
+            f"Kind={kind} not found on the cluster",
+            kind="InstallPlan",
+            reason="InstallComponentFailed",
+        )
+        for kind, api in (("PodDisruptionBudget", "policy/v1beta1"), ("Loki", "x.io/v1"))
+    )
+    assert builtin is not None
+    assert builtin.note == "OLM does not try a failed InstallPlan again."
+    assert served is not None
+    assert any("press Retry" in step for step in served.remedy)
+    conflict = classify(
+        "Operation cannot be fulfilled on installplans.operators.coreos.com "
+        '"install-x": the object has been modified',
+        kind="InstallPlan",
+        reason="Installing",
+    )
+    assert conflict is not None
+    assert conflict.note.endswith("This does not make the InstallPlan fail.")
+
+
+def test_a_variant_has_a_title_of_its_own_and_lists_have_that_of_the_entry() -> None:
+    message = "webhookDefinitions are not supported"
+    kinds = ("PlatformOperator", "BundleDeployment")
+    findings = [classify(message, kind=kind) for kind in kinds]
+    assert [finding.title for finding in findings if finding] == [
+        "Webhooks not supported by PlatformOperator",
+        "rukpak does not support bundles with webhooks",
+    ]
 
 
 def test_commands_in_the_namespace_of_olm_v1_are_followed_by_those_of_openshift() -> None:

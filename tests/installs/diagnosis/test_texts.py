@@ -35,7 +35,7 @@ def _cases() -> list[Case]:
 def test_texts_say_what_the_message_decides(case: Case) -> None:
     finding = classify(case.message, kind=case.kind, type=case.type, name="loki", namespace="loki")
     assert finding is not None
-    text = " ".join((finding.cause, *finding.remedy, finding.note))
+    text = " ".join((finding.title, finding.cause, *finding.remedy, finding.note))
     assert [words for words in case.says if words not in text] == []
     assert [words for words in case.omits if words in text] == []
 

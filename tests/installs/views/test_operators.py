@@ -64,6 +64,26 @@ def test_every_failing_operator_is_counted(prod: Cluster) -> None:
     ]  # fmt: skip
 
 
+def test_a_cause_of_several_kinds_has_the_title_that_is_true_of_all(
+    reader: Client, prod: Cluster
+) -> None:
+    for name, kind in (("a", "BundleDeployment"), ("b", "PlatformOperator")):
+        make_operator(
+            cluster=prod,
+            name=name,
+            kind=kind,
+            health="Failed",
+            finding="webhookdefinitions-unsupported-rukpak",
+            message="webhookDefinitions are not supported",
+        )
+    general, own = "Webhooks not supported by PlatformOperator", "rukpak does not support bundles"
+    assert [cause.title for cause in causes([prod], OperatorFilters(), names=2)] == [general]
+    assert own in assert_page(reader.get(detail("a", "BundleDeployment"))).text
+    Operator.objects.filter(name="b").delete()
+    (alone,) = causes([prod], OperatorFilters(), names=2)
+    assert alone.title.startswith(own)
+
+
 def test_a_cause_that_is_not_known_shows_the_raw_message(reader: Client, prod: Cluster) -> None:
     make_failing_world(prod)
     page = assert_page(reader.get("/operators/", {"view": "cause"}))

@@ -1,0 +1,103 @@
+"""What every remedy of a kind needs: names on OpenShift and in earlier releases, and the way to
+another version.
+
+Steps are those of the knowledge base, before their values are filled in; commands start with `$ `.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+# The namespace of OLM v1 in upstream's manifests, which commands name, and OpenShift's two by the
+# word of the command that tells them apart (deploy/helm/olmweb/values.yaml has the same names).
+_UPSTREAM = "olmv1-system"
+_OPENSHIFT = {
+    "catalogd": "openshift-catalogd",
+    "operator-controller": "openshift-operator-controller",
+}
+
+
+@cache
+def completed(steps: tuple[str, ...], kind: str, *, plan_failed: bool) -> tuple[str, ...]:
+    """The steps with what they need on OpenShift and for an object of `kind`; `plan_failed` is
+    whether its message is that of a failed InstallPlan."""
+    steps = _with_former_kind(_with_openshift(steps), kind)
+    if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
+        return _with_way_past_plan(steps)
+    return _with_way_to_versions(steps) if kind == "PlatformOperator" else steps
+
+
+def _with_openshift(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """The steps, after the commands in upstream's namespace of OLM v1 with OpenShift's name of it.
+
+    Where a command has the namespace in the name of an account it is to be replaced there.
+    """
+    at = [number for number, step in enumerate(steps) if step[:2] == "$ " and _UPSTREAM in step]
+    if not at:
+        return steps
+    words = " ".join(steps[number] for number in at)
+    named = [word for word in _OPENSHIFT if word in words] or list(_OPENSHIFT)
+    option = "" if f":{_UPSTREAM}:" in words else "-n "
+    names = [f"{option}{_OPENSHIFT[word]}" for word in named]
+    if len(named) == 1:
+        options = names[0]
+    else:
+        options = " and ".join(
+            f"{name} for {word}" for name, word in zip(names, named, strict=True)
+        )
+    verb, place = ("use", "") if option else ("write", f" in place of {_UPSTREAM}")
+    return (*steps[: at[-1] + 1], f"On OpenShift {verb} {options}{place}.", *steps[at[-1] + 1 :])
+
+
+_REVISIONS = re.compile(r"^\$ .*\bclusterobjectsets?\b")
+_FORMER_REVISIONS = (
+    "Up to release 1.8 of OLM v1 the kind is clusterextensionrevisions; name it in place of "
+    "clusterobjectsets."
+)
+
+
+def _with_former_kind(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    """The steps, after the commands about revisions with their earlier name where the kind of the
+    object does not tell the release."""
+    at = [number for number, step in enumerate(steps) if _REVISIONS.search(step)]
+    if kind != "ClusterExtension" or not at:
+        return steps
+    return (*steps[: at[-1] + 1], _FORMER_REVISIONS, *steps[at[-1] + 1 :])
+
+
+# A PlatformOperator names no version; its manager takes the highest that it finds.
+_OTHER_VERSION = re.compile(r"\b(?:a|an older|another|other) version\b")
+_WAY_TO_VERSIONS = (
+    "A PlatformOperator always takes the highest version of its catalog. To choose another one, "
+    "install the package with a Subscription or a ClusterExtension in its place."
+)
+
+
+def _with_way_to_versions(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """The steps, with what leads to another version where the kind has no choice."""
+    chosen = any(step[:2] != "$ " and _OTHER_VERSION.search(step) for step in steps)
+    if not chosen or any("Subscription" in step for step in steps):
+        return steps
+    return (*steps, _WAY_TO_VERSIONS)
+
+
+# OLM resolves nothing for a Subscription that waits for its InstallPlan.
+_OTHER_OF_PLAN = re.compile(
+    r"\b(?:another version|(?i:choose) (?:a|another) (?:version|channel|one))\b"
+)
+_REPLACES_PLAN = re.compile(r"\b[Dd]elete (?:the|this|that) InstallPlan\b")
+_WAY_PAST_PLAN = (
+    "OLM takes no other version while the Subscription waits for this InstallPlan. Set "
+    "spec.channel or spec.startingCSV of the Subscription first, then delete the InstallPlan."
+)
+
+
+def _with_way_past_plan(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """The steps, with what another version takes that has to come after an InstallPlan."""
+    chosen = any(step[:2] != "$ " and _OTHER_OF_PLAN.search(step) for step in steps)
+    return (*steps, _WAY_PAST_PLAN) if chosen and not replaces_plan(steps) else steps
+
+
+def replaces_plan(steps: Iterable[str]) -> bool:
+    """Whether the remedy deletes the InstallPlan, so that there is none to try again."""
+    return any(_REPLACES_PLAN.search(step) for step in steps)
