@@ -216,7 +216,7 @@ def test_what_is_foretold_to_fail_fails_with_the_reason_that_was_foretold(
     stories = (
         ("dinghy", "all", "fail with UnsupportedOperatorGroup", "UnsupportedOperatorGroup"),
         ("ferry", "own", f"the CRD oars.{GROUP} is required", f"oars.{GROUP}"),
-        ("skiff", "own", "Sail", "needs another operator that no visible catalog provides"),
+        ("skiff", "own", "Sail", "A required operator is missing"),
     )
     for package, watches, foretold, _ in stories:
         what = open_form(page, package, mode=watches, Namespace=f"{package}s")
