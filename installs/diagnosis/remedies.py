@@ -81,14 +81,16 @@ def _with_way_to_versions(steps: tuple[str, ...]) -> tuple[str, ...]:
     return (*steps, _WAY_TO_VERSIONS)
 
 
-# OLM resolves nothing for a Subscription that waits for its InstallPlan.
+# OLM resolves nothing for a Subscription that waits for its InstallPlan, and forgets the plan when
+# it is gone; once the ClusterServiceVersion exists, the Subscription counts as up to date.
 _OTHER_OF_PLAN = re.compile(
     r"\b(?:another version|(?i:choose) (?:a|another) (?:version|channel|one))\b"
 )
 _REPLACES_PLAN = re.compile(r"\b[Dd]elete (?:the|this|that) InstallPlan\b")
 _WAY_PAST_PLAN = (
     "OLM takes no other version while the Subscription waits for this InstallPlan. Set "
-    "spec.channel or spec.startingCSV of the Subscription first, then delete the InstallPlan."
+    "spec.channel or spec.startingCSV of the Subscription first, then delete the InstallPlan. If "
+    "its ClusterServiceVersion exists already, delete that too, and create the Subscription anew."
 )
 
 
