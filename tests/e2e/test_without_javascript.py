@@ -89,6 +89,8 @@ def test_the_theme_follows_the_readers_system(new_page) -> None:
         page.goto("/")
     assert brightness(light) > 600
     assert brightness(dark) < 200
+    native = "getComputedStyle(document.documentElement).colorScheme"
+    assert [light.evaluate(native), dark.evaluate(native)] == ["light", "dark"]
 
 
 def test_the_navigation_is_reached_on_a_phone(new_page) -> None:
