@@ -107,7 +107,7 @@ audit: $(BIN)/python ## known vulnerabilities of the locked Python packages (nee
 
 lint: $(VENV)/.dev ## ruff, djlint, mypy, import-linter, migrations
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@$(BIN)/djlint --quiet --check --lint templates
+	@$(BIN)/djlint --check --lint templates
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/mypy
 	@$(BIN)/python manage.py makemigrations --check --dry-run
