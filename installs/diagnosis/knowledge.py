@@ -390,7 +390,7 @@ def render(
     """
     values = {**names, **facts}
     kind = values.get("kind", "")
-    variant = next((one for one in entry.variants if one.fits(facts, kind, reason)), None)
+    variant = next((each for each in entry.variants if each.fits(facts, kind, reason)), None)
     return Finding(
         id=entry.id,
         title=(variant and variant.title) or entry.title,

@@ -187,16 +187,16 @@ def causes(
     """
     indexes = OPERATOR_INDEX.of(clusters)
     chosen = [row for row in clusters if not filters.cluster or row.name == filters.cluster]
-    found: dict[int, Sequence[CauseRows]] = {row.pk: indexes[row.pk].causes for row in chosen}
+    causes_of: dict[int, Sequence[CauseRows]] = {row.pk: indexes[row.pk].causes for row in chosen}
     if replace(filters, cluster="").chosen():
         rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
         matching = set(rows.order_by().values_list("pk", flat=True))
-        found = {pk: only(of_cluster, matching) for pk, of_cluster in found.items()}
+        causes_of = {pk: only(of_cluster, matching) for pk, of_cluster in causes_of.items()}
     offers = _offers() if migratable else {}
     targets: dict[tuple[str, str], list[CauseTarget]] = defaultdict(list)
     first: dict[tuple[str, str], list[AttentionRow]] = defaultdict(list)
     for row in chosen:
-        for cause in found[row.pk]:
+        for cause in causes_of[row.pk]:
             key = cause.finding, cause.reason
             numbers = (0, 0)
             if migratable and cause.finding in _replaceable():
@@ -206,7 +206,7 @@ def causes(
     members = [member.pk for rows in first.values() for member in sorted(rows)[:names]]
     groups = group_by_cause(
         [(*key, sum(target.count for target in of_cause)) for key, of_cause in targets.items()],
-        facts_of(chain.from_iterable(found.values())),
+        facts_of(chain.from_iterable(causes_of.values())),
         _members(members),
         names=names,
     )
