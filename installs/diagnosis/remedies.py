@@ -22,6 +22,7 @@ def completed(steps: tuple[str, ...], kind: str, *, plan_failed: bool) -> tuple[
     """The steps with what they need on OpenShift and for an object of `kind`; `plan_failed` is
     whether its message is that of a failed InstallPlan."""
     steps = _with_former_kind(_with_openshift(steps), kind)
+    steps = _with_former_source(_with_namespace_of_rukpak(steps), kind)
     if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
         return _with_way_past_plan(steps)
     return _with_way_to_versions(steps) if kind == "PlatformOperator" else steps
@@ -63,6 +64,36 @@ def _with_former_kind(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
     if kind != "ClusterExtension" or not at:
         return steps
     return (*steps[: at[-1] + 1], _FORMER_REVISIONS, *steps[at[-1] + 1 :])
+
+
+_RUKPAK = re.compile(r"^\$ .*-n rukpak-system\b")
+_OTHER_NAMESPACE = (
+    "Where rukpak runs in another namespace, as on OpenShift (openshift-platform-operators), name "
+    "that one."
+)
+
+
+def _with_namespace_of_rukpak(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """The steps, after the commands in upstream's namespace of rukpak with OpenShift's name of
+    it."""
+    at = [number for number, step in enumerate(steps) if _RUKPAK.search(step)]
+    return (*steps[: at[-1] + 1], _OTHER_NAMESPACE, *steps[at[-1] + 1 :]) if at else steps
+
+
+_SOURCE = re.compile(r"\bspec\.source\b")
+_FORMER_SOURCE = (
+    "Up to release 0.16 of rukpak the source is in spec.template.spec.source of the "
+    "BundleDeployment."
+)
+
+
+def _with_former_source(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    """The steps, after those about the source of a BundleDeployment with the field that held it in
+    v1alpha1, as conditions do not tell the release."""
+    if kind != "BundleDeployment" or any("spec.template.spec" in step for step in steps):
+        return steps
+    at = [number for number, step in enumerate(steps) if _SOURCE.search(step)]
+    return (*steps[: at[-1] + 1], _FORMER_SOURCE, *steps[at[-1] + 1 :]) if at else steps
 
 
 # A PlatformOperator names no version; its manager takes the highest that it finds.

@@ -462,3 +462,36 @@ def test_commands_in_the_namespace_of_olm_v1_are_followed_by_those_of_openshift(
                 assert f"openshift-{component}" in sentence, entry.id
         seen.add(sentence)
     assert len(seen) == 3
+
+
+def test_commands_in_the_namespace_of_rukpak_are_followed_by_that_of_openshift() -> None:
+    remedies = [render(entry, {}, {}).remedy for entry in knowledge()]
+    followed = [
+        remedy[number + 1 :]
+        for remedy in remedies
+        for number, step in enumerate(remedy)
+        if "-n rukpak-system" in step
+    ]
+    assert followed
+    assert all(any("openshift-platform-operators" in step for step in rest) for rest in followed)
+
+
+def test_the_source_of_a_bundledeployment_is_named_for_both_versions_of_its_api() -> None:
+    message = 'source bundle content: bundle unpack git clone error: couldn\'t find remote ref "x"'
+    deployment, bundle = (classify(message, kind=kind) for kind in ("BundleDeployment", "Bundle"))
+    assert deployment is not None
+    assert bundle is not None
+    assert "Up to release 0.16 of rukpak" in " ".join(deployment.remedy)
+    assert "0.16" not in " ".join(bundle.remedy)
+
+
+def test_an_object_that_can_not_be_parsed_at_the_installation_blames_no_file_for_sure() -> None:
+    message = "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array"
+    unpacking, installing = (
+        classify(message, kind="BundleDeployment", reason=reason)
+        for reason in ("UnpackFailed", "InstallFailed")
+    )
+    assert unpacking is not None
+    assert installing is not None
+    assert "most likely metadata/annotations.yaml" in unpacking.cause
+    assert "does not name the file" in installing.cause
