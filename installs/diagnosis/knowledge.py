@@ -325,6 +325,7 @@ def _about_former_kind(finding: Finding, kind: str) -> Finding:
         finding,
         cause_template=renamed(finding.cause_template),
         remedy_templates=tuple(map(renamed, finding.remedy_templates)),
+        note=renamed(finding.note),
     )
 
 
