@@ -281,7 +281,7 @@ def _settle_failure(action: Action, row: Operator) -> bool:
     if row.health not in ENDED_BADLY or not _is_new(action, row):
         return False
     names = {"name": row.name, "namespace": row.namespace, "kind": row.kind}
-    finding = finding_for(row.finding, row.facts, names) if row.finding else None
+    finding = finding_for(row.finding, row.facts, names, reason=row.reason)
     finish(
         action,
         Action.State.FAILED,

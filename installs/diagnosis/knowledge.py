@@ -66,7 +66,8 @@ _NOTHING_INSTALLED = ("source", "convert", "unpack")
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Texts to use instead when the pattern extracted `fact`, for objects of `kinds` and in
     conditions with `reasons`; an empty condition always holds. Without a title, cause or note the
-    entry's own stays; lists show the entry's, so that it has to be true of every variant."""
+    entry's own stays. The entry's title has to be true of every variant: operators with different
+    variants are grouped under it."""
 
     remedy: tuple[str, ...]
     title: str = ""
@@ -391,7 +392,7 @@ def render(
     """
     values = {**names, **facts}
     kind = values.get("kind", "")
-    variant = next((each for each in entry.variants if each.fits(facts, kind, reason)), None)
+    variant = _variant(entry, facts, kind, reason)
     return Finding(
         id=entry.id,
         title=(variant and variant.title) or entry.title,
@@ -407,6 +408,24 @@ def render(
         instead=entry.instead,
         values=values,
     )
+
+
+def _variant(
+    entry: KnowledgeEntry, facts: Mapping[str, str], kind: str, reason: str
+) -> Variant | None:
+    return next((each for each in entry.variants if each.fits(facts, kind, reason)), None)
+
+
+def title_for(finding_id: str, facts: Mapping[str, str], kind: str, reason: str = "") -> str:
+    """The title of a stored finding; empty if the id does not exist any more.
+
+    `kind` and `reason` are those of the subject.
+    """
+    entry = by_id().get(finding_id)
+    if entry is None:
+        return ""
+    variant = _variant(entry, facts, facts.get("kind", kind), reason)
+    return (variant and variant.title) or entry.title
 
 
 def strip_prefixes(text: str) -> str:

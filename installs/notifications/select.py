@@ -228,7 +228,7 @@ def _finding(row: Operator) -> FindingBody | None:
         "kind": row.kind,
         "package": row.package,
     }
-    finding = finding_for(row.finding, row.facts, names) if row.finding else None
+    finding = finding_for(row.finding, row.facts, names, reason=row.reason)
     if finding is None:
         return None
     return FindingBody(

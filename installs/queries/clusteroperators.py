@@ -13,10 +13,10 @@ from installs.diagnosis.aggregated import (
     explain_aggregated,
     explain_impact,
 )
+from installs.diagnosis.knowledge import title_for
 from installs.diagnosis.types import read_conditions
 from installs.models import ClusterOperator, ClusterOperatorMember, Operator
 from installs.queries import narrow, search
-from installs.queries.operators import finding_titles
 from olmweb.kube.conditions import status_of
 from olmweb.web.tables import Column, Table
 
@@ -84,9 +84,12 @@ def members_of(row: ClusterOperator) -> list[MemberGroup]:
     """Its members grouped by our finding, else by reason, most members first; one query."""
     groups: dict[tuple[str, str], list[ClusterOperatorMember]] = {}
     for member in row.members.select_related("operator", "operator__cluster").order_by("name"):
-        finding = member.operator.finding if member.operator else ""
-        title = finding_titles().get(finding, "") or member.reason
-        groups.setdefault((finding, title), []).append(member)
+        operator = member.operator
+        finding = operator.finding if operator else ""
+        title = (
+            title_for(finding, operator.facts, operator.kind, operator.reason) if operator else ""
+        )
+        groups.setdefault((finding, title or member.reason), []).append(member)
     member_groups = [MemberGroup(key[0], key[1], tuple(members)) for key, members in groups.items()]
     return sorted(member_groups, key=lambda group: (-len(group.members), group.title))
 
@@ -97,18 +100,17 @@ def explanation_of(row: ClusterOperator, groups: Sequence[MemberGroup]) -> Expla
     """
     members = [Member(member.name, member.reason) for group in groups for member in group.members]
     rows = Operator.objects.filter(cluster=row.cluster_id, kind="PlatformOperator").values_list(
-        "name", "conditions", "reason", "finding", "since"
+        "name", "conditions", "reason", "finding", "facts", "since"
     )
-    titles = finding_titles()
     itself = [
         PlatformOperatorStatus(
             name=name,
             installed=status_of(conditions, "Installed") == "True",
             reason=reason,
-            cause=titles.get(finding, ""),
+            cause=title_for(finding, facts, "PlatformOperator", reason),
             since=since,
         )
-        for name, conditions, reason, finding, since in rows
+        for name, conditions, reason, finding, facts, since in rows
     ]
     return explain_aggregated(read_conditions(row.conditions), members, itself)
 

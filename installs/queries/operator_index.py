@@ -6,7 +6,7 @@ stays.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -101,9 +101,21 @@ def only(causes: Iterable[CauseRows], pks: Collection[int]) -> list[CauseRows]:
     return [_cause(*cause[:3], rows) for cause, rows in kept if rows]
 
 
-def facts_of(causes: Iterable[CauseRows]) -> list[tuple[str, str, dict[str, str]]]:
-    """(finding, reason, facts) of the operators, each combination once."""
+class CauseFacts(NamedTuple):
+    """The facts of operators of one kind that need attention for one cause."""
+
+    finding: str
+    reason: str
+    kind: str
+    facts: dict[str, str]
+
+
+def facts_of(causes: Iterable[CauseRows]) -> Iterator[CauseFacts]:
+    """The facts of the operators, each combination once."""
     combinations = dict.fromkeys(
-        (cause.finding, cause.reason, facts) for cause in causes for facts in cause.facts
+        (cause.finding, cause.reason, cause.kind, facts)
+        for cause in causes
+        for facts in cause.facts
     )
-    return [(finding, reason, dict(facts)) for finding, reason, facts in combinations]
+    for finding, reason, kind, facts in combinations:
+        yield CauseFacts(finding, reason, kind, dict(facts))

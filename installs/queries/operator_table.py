@@ -99,7 +99,7 @@ class OperatorLine:
 
 def sorted_rows(filters: OperatorFilters, order: Sequence[str]) -> QuerySet[Operator]:
     """The matching operators in this order of the table, with the fields that it needs."""
-    rows = operators_matching(filters).defer("conditions", "facts")
+    rows = operators_matching(filters).defer("conditions")
     key = order[0].removeprefix("-")
     if key == "approval":
         rows = rows.annotate(approval=_APPROVAL)

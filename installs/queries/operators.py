@@ -24,13 +24,21 @@ from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
-from installs.diagnosis.knowledge import Finding, finding_for, is_command, is_filled, knowledge
+from installs.diagnosis.knowledge import (
+    Finding,
+    finding_for,
+    is_command,
+    is_filled,
+    knowledge,
+    title_for,
+)
 from installs.diagnosis.notes import DAY, flaps, stuck
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
 from installs.queries import narrow, search
 from installs.queries.operator_index import (
     OPERATOR_INDEX,
     AttentionRow,
+    CauseFacts,
     CauseRows,
     ClusterIndex,
     facts_of,
@@ -294,7 +302,7 @@ def cause_members(
 
 def group_by_cause(
     counts: Iterable[tuple[str, str, int]],
-    facts: Iterable[tuple[str, str, dict[str, str]]],
+    facts: Iterable[CauseFacts],
     members: Iterable[Operator],
     *,
     names: int,
@@ -307,9 +315,9 @@ def group_by_cause(
     numbers: Counter[tuple[str, str]] = Counter()
     for finding, reason, number in counts:
         numbers[finding, reason] += number
-    facts_of: dict[tuple[str, str], list[dict[str, str]]] = defaultdict(list)
-    for finding, reason, values in facts:
-        facts_of[finding, reason].append(values)
+    facts_of: dict[tuple[str, str], list[CauseFacts]] = defaultdict(list)
+    for entry in facts:
+        facts_of[entry.finding, entry.reason].append(entry)
     members_of: dict[tuple[str, str], list[Operator]] = defaultdict(list)
     for row in members:
         members_of[row.finding, "" if row.finding else row.reason].append(row)
@@ -321,14 +329,14 @@ def group_by_cause(
 
 
 def _cause(
-    key: tuple[str, str], members: Sequence[Operator], count: int, facts: Sequence[dict[str, str]]
+    key: tuple[str, str], members: Sequence[Operator], count: int, facts: Sequence[CauseFacts]
 ) -> CauseGroup:
     """`facts` are those of the operators, each once."""
     finding_id, reason = key
     shared = {
         name: value
-        for name, value in facts[0].items()
-        if all(other.get(name) == value for other in facts)
+        for name, value in facts[0].facts.items()
+        if all(other.facts.get(name) == value for other in facts)
     }
     first = members[0] if members else None
     subject: dict[str, str] = {}
@@ -340,7 +348,7 @@ def _cause(
     shown = own if differs else finding
     return CauseGroup(
         id=finding_id,
-        title=_cause_title(finding_id, own if count == 1 else None) or reason or NO_REASON,
+        title=own.title if own and count == 1 else cause_title(finding_id, reason, facts),
         finding=finding,
         sentence=shown.cause if shown else "",
         example=first.name if first and differs else "",
@@ -352,9 +360,19 @@ def _cause(
     )
 
 
-def _cause_title(finding_id: str, own: Finding | None) -> str:
-    """The title of the only operator's finding, else the one that is true of all."""
-    return own.title if own else finding_titles().get(finding_id, finding_id)
+def cause_title(finding_id: str, reason: str, facts: Iterable[CauseFacts]) -> str:
+    """The title of the operators' finding if they share one, else the one that is true of all; the
+    reason where there is no finding. `facts` are read only if variants have titles of their own."""
+    if finding_id in _with_several_titles():
+        titles = {title_for(finding_id, entry.facts, entry.kind) for entry in facts}
+        if len(titles) == 1:
+            return titles.pop()
+    return finding_titles().get(finding_id, finding_id) or reason or NO_REASON
+
+
+@cache
+def _with_several_titles() -> frozenset[str]:
+    return frozenset(e.id for e in knowledge() if any(variant.title for variant in e.variants))
 
 
 def _remedy_for(findings: Sequence[Finding]) -> tuple[str, ...]:
@@ -444,7 +462,7 @@ def flapping(operators: Sequence[Operator]) -> dict[int, int]:
 
 def why(operator: Operator) -> str:
     """The finding's title, else the first line of the message, else the reason."""
-    title = finding_titles().get(operator.finding, "")
+    title = title_for(operator.finding, operator.facts, operator.kind, operator.reason)
     if title:
         return title
     if operator.health == Health.HEALTHY:

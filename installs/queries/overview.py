@@ -25,11 +25,10 @@ from installs.models import (
 from installs.queries.changes import FailureHistory
 from installs.queries.operator_index import OPERATOR_INDEX, ClusterIndex, facts_of
 from installs.queries.operators import (
-    NO_REASON,
     CauseGroup,
     CauseTarget,
     cause_members,
-    finding_titles,
+    cause_title,
     group_by_cause,
 )
 from installs.state.observation import details_of
@@ -266,13 +265,12 @@ Causes = Mapping[int, Sequence[tuple[int, str]]]
 def summaries(clusters: Sequence[Cluster]) -> tuple[list[ClusterSummary], Causes]:
     """One entry a cluster, worst first, and the causes of the operators that need attention; one
     query if clusters changed."""
-    titles = finding_titles()
     indexes = OPERATOR_INDEX.of(clusters)
     causes: dict[int, Sequence[tuple[int, str]]] = {}
     for pk, index in indexes.items():
         numbers: Counter[str] = Counter()
         for cause in index.causes:
-            title = titles.get(cause.finding, cause.finding) or cause.reason or NO_REASON
+            title = cause_title(cause.finding, cause.reason, facts_of([cause]))
             numbers[title] += len(cause.rows)
         causes[pk] = sorted(
             ((number, title) for title, number in numbers.items()),

@@ -171,7 +171,8 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     subject = operator or latest
     kind = operator.kind if operator else latest.path
     names = {"name": subject.name, "namespace": subject.namespace, "kind": kind}
-    finding = finding_for(latest.finding, operator.facts if operator else {}, names)
+    facts, reason = (operator.facts, operator.reason) if operator else ({}, "")
+    finding = finding_for(latest.finding, facts, names, reason=reason)
     # An InstallPlan whose approval is under way still waits until the next sync.
     acts = may_act(request.user)[0] and not (latest.verb == Action.Verb.APPROVE and not ended)
     unblocks = _may_unblock(action.cluster, latest)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from installs.diagnosis.knowledge import find
 from installs.models import Notification, Operator, Transition
 from installs.notifications.select import (
     ongoing,
@@ -157,6 +158,20 @@ def test_the_body_says_what_happened_as_it_was_then(cluster: Cluster) -> None:
     assert body["at"] == failed.at.isoformat()
     assert operator.since is not None
     assert body["since"] == operator.since.isoformat()
+
+
+def test_the_body_explains_the_reason_of_the_operator(cluster: Cluster) -> None:
+    message = 'Object Job.batch/v1 loki/setup: .status.condition["Complete"] is False'
+    match = find(message, kind="ClusterExtension")
+    assert match is not None
+    operator = make_operator(
+        cluster=cluster, name="loki", kind="ClusterExtension", message=message,
+        finding=match.entry.id, facts=match.facts,
+    )  # fmt: skip
+    failed = change(operator, "Installing", "Failed", reason="ProgressDeadlineExceeded")
+    record_changes([failed], [operator])
+    finding = Notification.objects.get().body["finding"]
+    assert "spec.progressDeadlineMinutes" in finding["cause"]
 
 
 def test_an_unknown_finding_is_no_finding(etcd: Operator) -> None:

@@ -11,6 +11,7 @@ from django.utils import timezone
 from installs.diagnosis.knowledge import find, knowledge
 from installs.models import Operator, Transition
 from installs.queries.operators import OperatorFilters, causes
+from installs.queries.overview import summaries
 from olmweb.models import Cluster
 from olmweb.web.pagination import PAGE_SIZE
 from tests.factories import make_catalog, make_operator, make_package, make_transition
@@ -82,6 +83,25 @@ def test_a_cause_of_several_kinds_has_the_title_that_is_true_of_all(
     Operator.objects.filter(name="b").delete()
     (alone,) = causes([prod], OperatorFilters(), names=2)
     assert alone.title.startswith(own)
+
+
+def test_operators_of_one_variant_are_listed_under_its_title(reader: Client, prod: Cluster) -> None:
+    for name, detail_of in (("a", "connection refused"), ("b", "b: connection refused")):
+        make_operator(
+            cluster=prod,
+            name=name,
+            kind="Subscription",
+            health="Failed",
+            finding="sub-catalog-list-failed",
+            facts={"refused": detail_of},
+        )
+    own = "CatalogSource unhealthy: connection refused"
+    assert [cause.title for cause in causes([prod], OperatorFilters(), names=2)] == [own]
+    assert [text for _, text in summaries([prod])[1][prod.pk]] == [own]
+    assert assert_page(reader.get("/operators/", {"view": "all"})).text.count(own) == 2
+    Operator.objects.filter(name="b").update(facts={"http": "HTTP/1.1"})
+    general = "CatalogSource unhealthy: bundles can't be listed"
+    assert [cause.title for cause in causes([prod], OperatorFilters(), names=2)] == [general]
 
 
 def test_a_cause_that_is_not_known_shows_the_raw_message(reader: Client, prod: Cluster) -> None:
