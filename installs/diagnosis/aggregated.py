@@ -14,8 +14,12 @@ from installs.diagnosis.types import Condition
 from olmweb.kube.fields import read_time
 
 NAME = "platform-operators-aggregated"
+# Releases of the manager differ in their words.
 _MEMBER = re.compile(
-    r'encountered the failing (\S{1,253}) platform operator with reason "([^"]{0,1024})"'
+    r"encountered the failing (?P<name>\S{1,253}) platform operator"
+    r' with reason "(?P<why>[^"]{0,1024})"'
+    r"|platform operator unready: (?P<name2>\S{1,253}) platform operator"
+    r" has (?P<why2>\w{0,1024}) reason"
 )
 _LISTED = 5
 # A PlatformOperator without conditions is listed with this reason.
@@ -162,7 +166,11 @@ def _long(gap: timedelta) -> str:
 
 def parse_members(message: str) -> tuple[Member, ...]:
     """The members of the message, sorted by name; a list has brackets, a single item none."""
-    members = {name: Member(name, reason) for name, reason in _MEMBER.findall(message)}
+    members = {
+        name: Member(name, match["why"] or match["why2"] or "")
+        for match in _MEMBER.finditer(message)
+        if (name := match["name"] or match["name2"])
+    }
     return tuple(members[name] for name in sorted(members))
 
 

@@ -31,6 +31,13 @@ def test_several_stand_in_brackets_in_any_order_and_come_out_sorted() -> None:
     assert parse_members(f"[{OTHER}, {ONE}]") == expected
 
 
+def test_the_words_of_other_releases_name_the_same_members() -> None:
+    one = "platform operator unready: etcd platform operator has UnpackFailed reason"
+    other = "platform operator unready: quay platform operator has InstallPending reason"
+    expected = (Member("etcd", "UnpackFailed"), Member("quay", "InstallPending"))
+    assert parse_members(f"[{one}, {other}]") == expected
+
+
 def test_other_messages_have_no_members() -> None:
     assert parse_members("All platform operators are in a successful state") == ()
     assert parse_members("") == ()
