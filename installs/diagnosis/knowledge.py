@@ -38,7 +38,8 @@ STAGES = {
     "resolve": ("resolve_v1", "resolve_v0"),
     "upgrade": ("upgrade", "upgrade_crds"),
     "install": (
-        *("api_admission", "api_objects", "api_server"),
+        *("api_webhooks", "api_admission", "api_kinds", "api_objects"),
+        *("api_server", "api_client"),
         *("install_helm", "install_revisions"),
         *("install_releases", "install_extensions", "install_v0"),
         *("csv_groups", "csv_requirements", "install_csv"),
@@ -48,7 +49,10 @@ STAGES = {
 }
 # Refusals of the API server: any controller may pass them on about any object, so that they come
 # before the other entries of their rank.
-_FIRST = ("api_admission", "api_objects", "api_server")
+_FIRST = (
+    *("api_webhooks", "api_admission", "api_kinds", "api_objects"),
+    *("api_server", "api_client"),
+)
 # What `kinds: [every]` stands for.
 KINDS = (
     *("PlatformOperator", "BundleDeployment", "Bundle", "ClusterExtension", "ClusterObjectSet"),
@@ -213,8 +217,9 @@ _PLAN_TRIED = "Installing"
 # OLM tries what the cluster forbids without a limit of time.
 _REFUSALS = (
     *("api-forbidden", "api-rbac-escalation", "api-owner-reference", "api-namespace-terminating"),
-    *("api-quota", "api-quota-needs-limits", "api-limitrange", "api-admission-policy"),
+    *("api-quota", "api-quota-needs-limits", "api-quota-uncounted", "api-limitrange"),
     *("api-podsecurity", "api-scc", "api-pod-serviceaccount-missing", "api-priorityclass-missing"),
+    "api-admission-policy",
 )
 _PLAN_FAILS_SOON = (
     "OLM tries the InstallPlan again for a minute, unless --install-plan-retry-timeout says "
