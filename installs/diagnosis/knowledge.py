@@ -36,7 +36,7 @@ STAGES = {
         *("unpack_jobs", "unpack_bundle"),
     ),
     "resolve": ("resolve_v1", "resolve_v0"),
-    "upgrade": ("upgrade", "upgrade_crds"),
+    "upgrade": ("upgrade_checks", "upgrade_crds", "upgrade"),
     "install": (
         *("api_webhooks", "api_admission", "api_kinds", "api_objects"),
         *("api_server", "api_client"),
