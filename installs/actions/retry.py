@@ -6,6 +6,7 @@ unpacking.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from django.utils import timezone
@@ -43,6 +44,19 @@ from olmweb.kube.resources import (
 LOOK = (
     "Its controller reconciles it at once instead of waiting. The problem stays unless its cause "
     "was fixed."
+)
+_UNPACKS_DELETED = (
+    "The job that failed to unpack {} is deleted, with the ConfigMap that it was to fill, in the "
+    "namespace of the catalog, {}."
+)
+_UNPACKED_AGAIN = (
+    "OLM then unpacks it again at once. A problem of the image or its registry stays unless its "
+    "cause was fixed."
+)
+_PLAN_DELETED = (
+    "The InstallPlan that failed before it had made its ClusterServiceVersion is deleted; OLM then "
+    "resolves again and makes a new one, which fails, too, unless the cause of the failure was "
+    "fixed."
 )
 # The plan or the CSV that it installed is gone: OLM v0 does not resolve the same version again.
 _STUCK = ("plan-missing", "csv-gone")
@@ -102,6 +116,21 @@ class _Parts:
         return self.csv is not None and self.csv.phase == "Succeeded"
 
     @property
+    def plan_failed(self) -> bool:
+        return self.plan is not None and self.plan.phase == "Failed"
+
+    @property
+    def is_plan_alone(self) -> bool:
+        """Whether a failed plan never made its CSV, and is of no other Subscription.
+
+        When that plan is gone, OLM v0 takes it off the Subscription and resolves again
+        (InstallPlanNotFound in catalog subscription/state.go, at least since release 0.18; seen
+        with OLM 0.42). It does not do so for a Subscription whose CSV it has seen.
+        """
+        unseen = self.csv is None and self.installed != self.current
+        return self.plan_failed and unseen and not self.other_csvs
+
+    @property
     def other_csvs(self) -> list[str]:
         """The CSVs of other Subscriptions in the plan."""
         csvs = details_of(self.plan).get("csvs") or [] if self.plan else []
@@ -132,44 +161,54 @@ def _part(operator: Operator, kind: str, name: str) -> Component | None:
 
 
 def _subscription(operator: Operator) -> Plan:
+    """Deletes what keeps OLM from trying again: the objects of a failed unpacking, which go on to
+    report their failure, and a failed InstallPlan with what it left.
+
+    Releases 0.18 to 0.24 of OLM v0 unpack for an InstallPlan and let it fail with its job; newer
+    ones unpack before they make one (syncInstallPlans and syncResolvingNamespace in catalog
+    operator.go).
+    """
     parts = _parts(operator)
     unpacks = _failed_unpacks(operator, parts.plan)
-    if unpacks:
-        names = ", ".join(sorted(unpacks))
-        steps = [
-            Delete(kind, operator.catalog_namespace, _unpack_name(image))
-            for image in unpacks.values()
-            for kind in (CONFIG_MAPS.kind, JOBS.kind)
-        ]
-        sentences = (
-            f"The job that failed to unpack {names} is deleted, with the ConfigMap that it was to "
-            f"fill, in the namespace of the catalog, {operator.catalog_namespace}.",
-            "OLM then unpacks it again at once. A problem of the image or its registry stays "
-            "unless its cause was fixed.",
-        )
-        return _look_again(operator, *steps, sentences=sentences)
-    if operator.finding not in _STUCK and (parts.plan is None or parts.plan.phase != "Failed"):
-        return _look_again(operator)
+    deletions = [
+        Delete(kind, operator.catalog_namespace, _unpack_name(image))
+        for image in unpacks.values()
+        for kind in (CONFIG_MAPS.kind, JOBS.kind)
+    ]
+    names = ", ".join(sorted(unpacks))
+    sentences = (_UNPACKS_DELETED.format(names, operator.catalog_namespace),) if unpacks else ()
+    if operator.finding not in _STUCK and not parts.plan_failed:
+        sentences = (*sentences, _UNPACKED_AGAIN) if unpacks else (LOOK,)
+        return _look_again(operator, *deletions, sentences=sentences)
+    if parts.plan is not None and parts.is_plan_alone:
+        deletions.append(Delete(INSTALL_PLAN, operator.namespace, parts.plan.name, parts.plan.uid))
+        sentences = (*sentences, _PLAN_DELETED)
+        return _look_again(operator, *deletions, sentences=sentences)
     if why := _remake_hindrance(operator, parts):
         hopeless = f"OLM does not try a plan that failed again, and {why}."
-        looked = _look_again(operator, sentences=(hopeless, LOOK))
+        looked = _look_again(operator, *deletions, sentences=(hopeless, *sentences, LOOK))
         return replace(looked, by_hand=_upgrade_by_hand(operator, parts))
-    return _remake(operator, parts)
+    return _remake(operator, parts, deletions, sentences)
 
 
-def _remake(operator: Operator, parts: _Parts) -> Plan:
+def _remake(
+    operator: Operator, parts: _Parts, unpacks: Sequence[Delete], first: tuple[str, ...]
+) -> Plan:
     """Deletes the Subscription and makes it again: nothing less makes OLM v0 resolve it anew.
 
-    It keeps its plan even when that has failed or is gone (catalog operator.go, nothingToUpdate;
-    seen with OLM 0.42).
+    `unpacks` are deleted, too, and `first` says so. While its ClusterServiceVersion exists, OLM
+    keeps its plan even when that has failed or is gone (catalog operator.go, nothingToUpdate, and
+    subscription/state.go, InstallPlanNotFound; seen with OLM 0.42).
     """
-    steps = [
+    steps = [*unpacks]
+    steps += [
         Delete(part.kind, part.namespace, part.name, part.uid)
         for part in (parts.plan, parts.csv)
         if part is not None
     ]
     steps.append(Delete(operator.kind, operator.namespace, operator.name, operator.uid, main=True))
     sentences = (
+        *first,
         "The Subscription and what its failed install left are deleted; then the Subscription is "
         "created again with the same content, and OLM resolves and installs it again.",
         "The new InstallPlan fails, too, unless the cause of the failure was fixed.",

@@ -1,4 +1,4 @@
-"""How long a failed resolution stays on real OLM v0 after its cause is gone."""
+"""What it takes on real OLM v0 until it tries again: a failed resolution, a failed InstallPlan."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 from installs.actions.objects import apply_step
 from installs.actions.retry import plan_retry
 from installs.models import Operator
-from installs.models.steps import Apply
+from installs.models.steps import Apply, Delete
 from installs.state.full_sync import sync_cluster
 from olmweb.clusters import client_for
 from olmweb.models import Cluster
@@ -163,3 +163,63 @@ def test_olm_takes_a_failed_resolution_back_once_the_subscription_in_the_way_is_
     )
     olm.kubectl.delete(broken)
     wait_until(lambda: not resolution_failed(olm, namespace, "gull"), "no failure", SECONDS)
+
+
+def fail(olm: World, namespace: str, name: str, csv: str) -> str:
+    """The plan for `csv` fails before any step, as OLM 0.18 to 0.24 let it fail with the job that
+    unpacks for it; the name of the plan."""
+    plan = olm.install_plan(namespace, csv)
+    message = "bundle unpacking failed. Reason: DeadlineExceeded, and Message: Job was active ..."
+    installed = {
+        "type": "Installed",
+        "status": "False",
+        "reason": "InstallCheckFailed",
+        "message": message,
+    }
+    status = {**plan["status"], "phase": "Failed", "conditions": [installed]}
+    olm.kubectl.set_status({"apiVersion": V1ALPHA1, "kind": "InstallPlan", **plan}, status)
+
+    def is_reported() -> bool:
+        condition = olm.condition(namespace, name, "InstallPlanFailed")
+        return condition is not None and condition["status"] == "True"
+
+    wait_until(is_reported, "InstallPlanFailed", SECONDS)
+    return str(plan["metadata"]["name"])
+
+
+@pytest.mark.parametrize("upgrade", [False, True])
+def test_olm_plans_again_when_a_failed_plan_without_its_version_is_deleted_and_not_before(
+    olm: World, read: Read, upgrade: bool
+) -> None:
+    namespace = olm.own_namespace("failing")
+    first, csv = "anchor.v1.0.0", "anchor.v1.1.0" if upgrade else "anchor.v1.0.0"
+    olm.subscribe(namespace, "anchor", startingCSV=first, installPlanApproval="Manual")
+    if upgrade:
+        olm.approve(olm.install_plan(namespace, first))
+        succeed(olm, namespace, first)
+    failed = fail(olm, namespace, "anchor", csv)
+    operator = read(namespace, "anchor")
+    uid = operator.uid
+    plan = plan_retry(operator)
+    assert isinstance(plan.main, Apply)
+    assert [(step.kind, step.name) for step in plan.steps if isinstance(step, Delete)] == [
+        ("InstallPlan", failed)
+    ]
+
+    with client_for(operator.cluster) as client:
+        apply_step(client, plan.main, None)
+        at_rest(olm, namespace, "anchor")
+        assert plan_of(olm, namespace) == failed, "the annotation alone changes nothing"
+        olm.kubectl.delete(olm.kubectl.get(V1ALPHA1, "InstallPlan", failed, namespace))
+        apply_step(client, plan.main, None)
+    wait_until(lambda: plan_of(olm, namespace) not in ("", failed), "another InstallPlan", SECONDS)
+    assert olm.install_plan(namespace, csv)["metadata"]["name"] == plan_of(olm, namespace)
+    after = olm.subscription(namespace, "anchor")
+    assert after["metadata"]["uid"] == uid
+    assert (after["status"].get("installedCSV") == first) is upgrade
+
+
+def plan_of(olm: World, namespace: str) -> str:
+    """The name of the InstallPlan that the Subscription refers to."""
+    status = olm.subscription(namespace, "anchor").get("status", {})
+    return str(status.get("installPlanRef", {}).get("name", ""))

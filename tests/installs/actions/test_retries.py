@@ -301,6 +301,72 @@ def test_a_failed_unpack_job_is_deleted_with_its_config_map_before_olm_looks_aga
     assert after["metadata"]["uid"] == failed.uid
 
 
+def fail_to_unpack(sandbox: Sandbox, operator: Operator, installed: str = "") -> str:
+    """The plan fails as with OLM 0.18 to 0.24, which unpack for it; the name of the unpack job."""
+    bundle = package_of(operator.cluster).bundles.get(version="1.1.0")
+    (plan,) = sandbox.store.items("InstallPlan", NAMESPACE)[0]
+    reason = {
+        "reason": "DeadlineExceeded",
+        "message": "Job was active longer than specified deadline",
+    }
+    lookup = {
+        "identifier": bundle.name,
+        "path": bundle.image,
+        "conditions": [{"type": "BundleLookupFailed", "status": "True", **reason}],
+    }
+    change(sandbox, plan, {"bundleLookups": [lookup]})
+    change(sandbox, stored(sandbox, "Subscription", PACKAGE), {"installedCSV": installed})
+    sandbox.store.delete("ClusterServiceVersion", CSV, NAMESPACE)
+    name = hashlib.sha256(bundle.image.encode()).hexdigest()[:63]
+    where = {"name": name, "namespace": operator.catalog_namespace}
+    for kind, version in (("ConfigMap", "v1"), ("Job", "batch/v1")):
+        sandbox.store.put({"apiVersion": version, "kind": kind, "metadata": where})
+    sync_cluster(operator.cluster)
+    return name
+
+
+@pytest.mark.parametrize("installed", ["", f"{PACKAGE}.v0.9.0"])
+def test_a_plan_that_failed_with_its_unpack_job_is_deleted_and_the_subscription_stays(
+    sandbox: Sandbox, cluster: Cluster, olivia: User, failed: Operator, installed: str
+) -> None:
+    """OLM 0.18 to 0.24 don't resolve again while a Subscription has a failed InstallPlan."""
+    name = fail_to_unpack(sandbox, failed, installed)
+    plan = retry.plan_retry(row(cluster))
+    assert [(step.kind, step.namespace) for step in plan.deletions] == [
+        ("ConfigMap", failed.catalog_namespace),
+        ("Job", failed.catalog_namespace),
+        ("InstallPlan", NAMESPACE),
+    ]
+    assert plan.deletions[-1].uid
+    assert "The job that failed to unpack" in plan.consequences[0]
+    assert (
+        "InstallPlan that failed before it had made its ClusterServiceVersion"
+        in (plan.consequences[1])
+    )
+    assert plan.by_hand == ()
+    assert dry_run(plan, olivia).ok
+    assert follow.run(request(plan, olivia).pk) is not None
+    for kind in ("ConfigMap", "Job"):
+        assert sandbox.store.get(kind, name, failed.catalog_namespace) is None
+    assert sandbox.store.get("InstallPlan", failed.details["plan"], NAMESPACE) is None
+    after = stored(sandbox, "Subscription", PACKAGE)
+    assert after["metadata"]["uid"] == failed.uid
+    assert RETRIED in after["metadata"]["annotations"]
+
+
+def test_a_failed_plan_of_several_subscriptions_is_not_deleted_for_one_of_them(
+    sandbox: Sandbox, cluster: Cluster, failed: Operator
+) -> None:
+    fail_to_unpack(sandbox, failed)
+    plan = Component.objects.get(kind="InstallPlan", name=failed.details["plan"])
+    plan.details = {**plan.details, "csvs": [CSV, "other.v1.0.0"]}
+    plan.save()
+    planned = retry.plan_retry(row(cluster))
+    assert kinds(planned) == ["ConfigMap", "Job"]
+    assert "the plan is also that of other.v1.0.0" in planned.consequences[0]
+    assert not any("unpacks it again at once" in words for words in planned.consequences)
+
+
 def package_of(cluster: Cluster) -> Package:
     return Package.objects.get(name=PACKAGE, catalog__cluster=cluster)
 
