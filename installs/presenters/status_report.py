@@ -171,8 +171,8 @@ def clusters_report(
 def status_report(
     clusters: Sequence[Cluster], requests: Sequence[InstallRequest], now: datetime
 ) -> StatusReport:
-    """Some 20 queries, however many clusters there are. `requests` are those that the reader may
-    decide."""
+    """Eight queries, and seven more if clusters changed, however many there are. `requests` are
+    those that the reader may decide."""
     operators = shown_operators(clusters, names=OPERATORS_NAMED)
     entries = sorted(overview(clusters, operators, names=OPERATORS_NAMED), key=by_need)
     reports = {report.cluster: report for report in readiness(clusters)}

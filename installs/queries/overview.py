@@ -107,13 +107,7 @@ class ClusterUpdate:
     failing: str
 
 
-def cluster_versions(ids: Sequence[int]) -> dict[int, Component]:
-    """The ClusterVersion of each of these clusters that has one; one query."""
-    rows = Component.objects.filter(cluster__in=ids, kind="ClusterVersion").order_by("-name")
-    return {row.cluster_id: row for row in rows}
-
-
-def update_of(
+def _update_of(
     row: Component | None, cluster_operators: Sequence[ClusterOperator]
 ) -> ClusterUpdate | None:
     """From the ClusterVersion and from the ClusterOperators that say Upgradeable=False."""
@@ -219,6 +213,46 @@ class BlockingOperator:
     row: ClusterOperator
     blocks: str
     leaves: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ClusterState:
+    """The update of a cluster, None where no ClusterVersion is known, and its ClusterOperators that
+    are not as they should be with the aggregated one, worst first."""
+
+    update: ClusterUpdate | None
+    cluster_operators: tuple[BlockingOperator, ...]
+
+
+def _read_states(ids: Collection[int]) -> dict[int, _ClusterState]:
+    """Two queries."""
+    wanted = Q(severity__gt=0) | Q(name=AGGREGATED) | Q(upgradeable="False")
+    rows: dict[int, list[ClusterOperator]] = {pk: [] for pk in ids}
+    for row in ClusterOperator.objects.filter(wanted, cluster__in=ids).order_by(
+        "-severity", "name"
+    ):
+        rows[row.cluster_id].append(row)
+    components = Component.objects.filter(cluster__in=ids, kind="ClusterVersion")
+    versions = {row.cluster_id: row for row in components.order_by("-name")}
+    return {
+        pk: _ClusterState(
+            _update_of(versions.get(pk), operators),
+            tuple(
+                BlockingOperator(row, *explain_impact(read_conditions(row.conditions)))
+                for row in operators
+            ),
+        )
+        for pk, operators in rows.items()
+    }
+
+
+_STATES = PerRevision(_read_states)
+
+
+def updates_of(clusters: Sequence[Cluster]) -> dict[int, ClusterUpdate | None]:
+    """Cluster id -> its update, None where no ClusterVersion is known; two queries if clusters
+    changed."""
+    return {pk: state.update for pk, state in _STATES.of(clusters).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,18 +385,14 @@ def shown_operators(clusters: Sequence[Cluster], *, names: int) -> list[Operator
 def overview(
     clusters: Sequence[Cluster], operators: Sequence[Operator], *, names: int
 ) -> list[ClusterOverview]:
-    """The overview of each of these clusters, in their order; two queries, and one more if clusters
-    changed.
+    """The overview of each of these clusters, in their order; three queries if clusters changed.
 
     `operators` are those of `shown_operators` for the same `names`: each cause carries that many.
     """
-    ids = [cluster.pk for cluster in clusters]
-    indexes = OPERATOR_INDEX.of(clusters)
+    indexes, states = OPERATOR_INDEX.of(clusters), _STATES.of(clusters)
     members: dict[int, list[Operator]] = defaultdict(list)
     for row in operators:
         members[row.cluster_id].append(row)
-    blocking = _cluster_operators(ids)
-    versions = cluster_versions(ids)
     return [
         ClusterOverview(
             cluster=cluster,
@@ -371,12 +401,10 @@ def overview(
             causes=_causes(cluster, indexes[cluster.pk], members[cluster.pk], names),
             cluster_operators=[
                 entry
-                for entry in blocking[cluster.pk]
+                for entry in states[cluster.pk].cluster_operators
                 if entry.row.severity or entry.row.aggregated
             ],
-            update=update_of(
-                versions.get(cluster.pk), [entry.row for entry in blocking[cluster.pk]]
-            ),
+            update=states[cluster.pk].update,
             problems=unreadable_kinds(cluster),
         )
         for cluster in clusters
@@ -434,16 +462,6 @@ def _crds_of(clusters: Sequence[Cluster]) -> tuple[TroubledCRD, ...]:
     troubles = _TROUBLES.of(clusters)
     by_name = sorted(clusters, key=attrgetter("name"))
     return tuple(TroubledCRD(name, row) for row in by_name for name in troubles[row.pk].crds)
-
-
-def _cluster_operators(ids: Sequence[int]) -> dict[int, list[BlockingOperator]]:
-    wanted = Q(severity__gt=0) | Q(name=AGGREGATED)
-    rows = ClusterOperator.objects.filter(wanted, cluster__in=ids).order_by("-severity", "name")
-    by_cluster: dict[int, list[BlockingOperator]] = defaultdict(list)
-    for row in rows:
-        blocks, leaves = explain_impact(read_conditions(row.conditions))
-        by_cluster[row.cluster_id].append(BlockingOperator(row, blocks, leaves))
-    return by_cluster
 
 
 def unreadable_kinds(cluster: Cluster) -> list[str]:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import or_
 
-from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models import BooleanField, ExpressionWrapper, F, FilteredRelation, Q
 
 from catalogs.graph import GraphEntry
 from catalogs.models import Bundle, Catalog, Channel, Package
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.semver import read_version
 from installs.diagnosis.notes import PART_OF_OLM
-from installs.models import ClusterOperator, Component, Health, Operator
-from installs.queries.overview import ClusterUpdate, UpdateBlocker, update_of
+from installs.models import Component, Health, Operator
+from installs.queries.overview import ClusterUpdate, UpdateBlocker, updates_of
 from installs.readiness.blockers import (
     TITLES,
     CheckedOperator,
@@ -44,7 +44,7 @@ from installs.state.observation import details_of
 from installs.state.upgrades import not_upgradeable
 from olmweb.models import Cluster
 
-KINDS = ("ClusterServiceVersion", "OperatorCondition", "InstallPlan", "ClusterVersion")
+KINDS = ("ClusterServiceVersion", "OperatorCondition", "InstallPlan")
 ComponentsByKey = dict[tuple[str, str, str], Component]  # (kind, namespace, name)
 
 _JSON_FIELDS = ("conditions", "details")
@@ -108,7 +108,8 @@ class Readiness:
 
 
 def readiness(clusters: Sequence[Cluster], following: Catalog | None = None) -> list[Readiness]:
-    """The readiness of the clusters, in their order, with seven queries in total.
+    """The readiness of the clusters, in their order; five queries, and two more if clusters
+    changed.
 
     `following` is the catalog of the next minor, in which installed versions are looked up.
     """
@@ -119,15 +120,11 @@ def readiness(clusters: Sequence[Cluster], following: Catalog | None = None) -> 
     for operator in all_operators:
         operators[operator.cluster_id].append(operator)
     offers = _read_offers(all_operators, following)
-    components = _components(ids)
-    blocking: dict[int, list[ClusterOperator]] = defaultdict(list)
-    for row in ClusterOperator.objects.filter(cluster__in=ids, upgradeable="False"):
-        blocking[row.cluster_id].append(row)
+    components, updates = _components(ids), updates_of(clusters)
     return [
         _of_cluster(
             cluster,
-            _cluster_version(components[cluster.pk]),
-            blocking[cluster.pk],
+            updates[cluster.pk],
             operators[cluster.pk],
             components[cluster.pk],
             offers,
@@ -203,23 +200,31 @@ class _Offers:
 
 
 def _read_offers(operators: Collection[Operator], following: Catalog | None) -> _Offers:
-    """Reads all offers with four queries."""
+    """Reads all offers with three queries."""
     names = {operator.package for operator in operators if operator.package}
     if not names:
         return _Offers({}, {})
     clusters = sorted({operator.cluster_id for operator in operators})
     catalogs = Catalog.objects.filter(reduce(or_, map(usable_catalogs, clusters))).order_by()
     usable = Q(catalog__in=catalogs.values("pk"))
+    installed = sorted({operator.bundle for operator in operators})
     rows = Package.objects.filter(
         usable | Q(catalog=following) if following else usable, name__in=names
     )
-    packages = list(
-        rows.annotate(usable=ExpressionWrapper(usable, BooleanField()))
+    # A package with several installed bundles is read once for each.
+    matches = list(
+        rows.annotate(
+            usable=ExpressionWrapper(usable, BooleanField()),
+            of_installed=FilteredRelation("bundles", condition=Q(bundles__name__in=installed)),
+            installed_bundle=F("of_installed__name"),
+        )
         .select_related("catalog__cluster")
         .only(*_PACKAGE_FIELDS)
         .order_by("catalog__name")
     )
-    chosen = _own_packages(operators, clusters, [row for row in packages if row.usable])
+    bundles = {(row.pk, row.installed_bundle) for row in matches}
+    packages = list({row.pk: row for row in matches}.values())
+    chosen = _own_packages(operators, clusters, [row for row in packages if row.usable], bundles)
     wanted = {package.pk: package for package in chosen.values()}
     next_packages = {
         package.pk: package
@@ -232,21 +237,19 @@ def _read_offers(operators: Collection[Operator], following: Catalog | None) -> 
 
 
 def _own_packages(
-    operators: Collection[Operator], clusters: Collection[int], listed: Collection[Package]
+    operators: Collection[Operator],
+    clusters: Collection[int],
+    listed: Collection[Package],
+    bundles: Collection[tuple[int, str]],
 ) -> dict[int, Package]:
     """Operator id -> its package of `listed`: in the catalog that it names, else in one with its
-    bundle, else in one of its cluster."""
+    bundle, else in one of its cluster. `bundles` are (id of a package, name of an installed bundle
+    of it)."""
     packages: dict[tuple[int, str], list[Package]] = defaultdict(list)
     for package in listed:
         own = package.catalog.cluster_id
         for cluster in clusters if own is None else (own,):
             packages[cluster, package.name].append(package)
-    installed = Operator.objects.filter(cluster__in=clusters).exclude(bundle="").values("bundle")
-    bundles = set(
-        Bundle.objects.filter(package__in=listed, name__in=installed)
-        .order_by()
-        .values_list("package_id", "name")
-    )
 
     def rank(operator: Operator, package: Package) -> tuple[bool, bool, bool, int]:
         return (
@@ -347,21 +350,14 @@ def _components(clusters: Collection[int]) -> dict[int, ComponentsByKey]:
     return components
 
 
-def _cluster_version(components: ComponentsByKey) -> Component | None:
-    rows = (row for row in components.values() if row.kind == "ClusterVersion")
-    return min(rows, key=lambda row: row.name, default=None)
-
-
 def _of_cluster(
     cluster: Cluster,
-    version: Component | None,
-    blocking: Sequence[ClusterOperator],
+    update: ClusterUpdate | None,
     operators: Sequence[Operator],
     components: ComponentsByKey,
     offers: _Offers,
     next_catalog: Catalog | None,
 ) -> Readiness:
-    update = update_of(version, blocking)
     text = update.version if update else cluster.version
     now = read_minor(text)
     following = now.next() if now else None
