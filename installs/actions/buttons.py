@@ -1,4 +1,4 @@
-"""The actions that pages offer a user: buttons, why a button is disabled, other install methods.
+"""The actions that pages offer a user: buttons, and why a button is disabled.
 
 The reasons, in the order in which they decide: the catalog and the role (`install_offer`; roles
 also `olmweb.accounts.roles.may_act`), then the cluster's answer to an access review about the user
@@ -18,15 +18,12 @@ import structlog
 from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.db.models import Q
-from django.urls import reverse
 from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Catalog, Package
-from catalogs.verdicts.rules import RULES, Verdict
-from installs.actions.install_rows import InstallRows
+from catalogs.models import Catalog
 from installs.actions.objects import WRITTEN, full_name
-from installs.actions.plan import paths_of, plan_install, read_catalog_sources
+from installs.actions.plan import paths_of, read_catalog_sources
 from installs.methods import METHODS
 from installs.models import AccessAnswer, Action, Operator
 from olmweb.accounts.roles import ACT, NOT_AN_OPERATOR, AnyUser, impersonation_for, may_act
@@ -159,78 +156,6 @@ def refused_verbs(user: AnyUser, operators: Sequence[Operator]) -> dict[int, fro
     return {
         row.pk: frozenset(verb for verb in ROW_VERBS if is_refused(row, verb)) for row in operators
     }
-
-
-# --- other install methods ----------------------------------------------------------------------
-
-CATALOGS_PLANNED = 3  # catalogs that are planned from, for each method: a page waits for it
-# Warnings about installs that would fail.
-_HINDRANCES = frozenset(
-    (
-        *(rule.id for rule in RULES if rule.verdict == Verdict.NOT_INSTALLABLE),
-        *("nothing-chosen", "already-there"),
-        "too-many-operatorgroups",
-    )
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Instead:
-    """An install by another method. `url` opens its form, filled in."""
-
-    path: str
-    url: str
-
-
-def installs_instead(
-    user: AnyUser, operator: Operator, paths: Sequence[str]
-) -> tuple[Instead, ...]:
-    """The methods among `paths` (kinds) that can install the operator's package, in their order.
-
-    Each from one catalog of its cluster: the operator's own if possible, else the first by name.
-    Anonymous users are offered all, as they can sign in. No query without paths, else one, and up
-    to twenty for each path and each of the first CATALOGS_PLANNED catalogs.
-    """
-    wanted = [path for path in paths if path in tuple(InstallMethod) and path != operator.kind]
-    if not (wanted and operator.package) or (user.is_authenticated and not may_act(user)[0]):
-        return ()
-    rows = Package.objects.filter(catalog__cluster=operator.cluster_id, name=operator.package)
-    packages = sorted(
-        rows.exclude(catalog__state=Catalog.State.DISABLED).select_related("catalog__cluster"),
-        key=lambda row: (row.catalog.name != operator.catalog, row.catalog.name, row.catalog.slug),
-    )
-    offers = []
-    planned = [(package, InstallRows(operator.cluster, package)) for package in packages]
-    for path in wanted if packages else ():
-        same = (path, operator.package)
-        if any((row.kind, row.package) == same for row in planned[0][1].operators):
-            continue
-        for package, of_install in planned[:CATALOGS_PLANNED]:
-            if _is_installable(user, operator.cluster, path, package, of_install):
-                catalog = package.catalog
-                place = (catalog.cluster_name, catalog.slug, package.name)
-                offers.append(
-                    Instead(path, f"{reverse('installs:install', args=place)}?path={path}")
-                )
-                break
-    return tuple(offers)
-
-
-def _is_installable(
-    user: AnyUser, cluster: Cluster, path: str, package: Package, rows: InstallRows
-) -> bool:
-    """Whether nothing known is against the install form with its defaults."""
-    if path not in paths_of(cluster, package.catalog):
-        return False
-    try:
-        plan = plan_install(cluster, package, "", path, rows=rows)
-    except OlmwebError:
-        return False
-    if plan.verdict is not None and plan.verdict.verdict == Verdict.NOT_INSTALLABLE:
-        return False
-    if any(warning.rule in _HINDRANCES for warning in plan.warnings):
-        return False
-    return path_refusal(user, cluster, path, plan.namespace) is None
 
 
 # --- access reviews -----------------------------------------------------------------------------

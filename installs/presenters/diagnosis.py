@@ -1,6 +1,6 @@
 """Presents the diagnosis of an operator: chain, notes, remedy steps, condition tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import reverse
 
 from catalogs.models import Catalog
-from installs.actions.buttons import installs_instead
+from installs.actions.alternatives import alternatives
 from installs.diagnosis.knowledge import Finding, is_command, is_filled
 from installs.diagnosis.types import ChainLink
 from installs.models import NEEDS_ATTENTION, Component, Health, Operator
@@ -268,13 +268,19 @@ def condition_tables(operator: Operator, components: Sequence[Component]) -> lis
 
 
 def remedy_links(
-    user: AnyUser, operator: Operator, finding: Finding | None, *, configurable: bool = False
+    user: AnyUser,
+    operator: Operator,
+    finding: Finding | None,
+    catalogs: Callable[[], Sequence[Catalog]],
+    *,
+    configurable: bool = False,
 ) -> list[RemedyLink]:
-    """Links that lead to no refusal and to no empty list. `configurable`: the operator has
-    `spec.config`, whose form is offered to people who act on clusters."""
+    """Links that lead to no refusal and to no empty list. `catalogs` reads those of
+    `catalogs_beside` the operator. `configurable`: the operator has `spec.config`, whose form is
+    offered to people who act on clusters."""
     if finding is None:
         return []
-    forms = installs_instead(user, operator, finding.instead)
+    forms = alternatives(user, operator, finding.instead, catalogs) if finding.instead else ()
     links = [RemedyLink(form.path, f"Install as {form.path}", form.url) for form in forms]
     if configurable and may_act(user)[0]:
         where = (operator.cluster.name, operator.kind, operator.namespace or "-", operator.name)

@@ -5,9 +5,9 @@ may have a ClusterCatalog and CatalogSources of several namespaces with the same
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from django.db.models import Q, QuerySet
 
@@ -33,16 +33,20 @@ class NamedCatalog:
 
 
 class KnownCatalogs:
-    """The stored catalogs by the names that objects use, and those with these ids. One query."""
+    """Stored catalogs, which are in the order of slug and id, by the names that objects use."""
 
-    def __init__(self, names: Iterable[str], ids: Iterable[int] = ()) -> None:
+    def __init__(self, catalogs: Iterable[Catalog]) -> None:
         self.by_id: dict[int, Catalog] = {}
         self._by_name: dict[tuple[int | None, str], list[Catalog]] = defaultdict(list)
-        wanted = Q(name__in={*names} - {""}) | Q(pk__in={*ids})
-        rows = Catalog.objects.select_related("cluster").filter(wanted)
-        for catalog in rows.order_by("slug", "pk"):
+        for catalog in catalogs:
             self.by_id[catalog.pk] = catalog
             self._by_name[catalog.cluster_id, catalog.name].append(catalog)
+
+    @classmethod
+    def read(cls, names: Iterable[str], ids: Iterable[int] = ()) -> Self:
+        """Those with these names or ids; one query."""
+        wanted = Q(name__in={*names} - {""}) | Q(pk__in={*ids})
+        return cls(Catalog.objects.select_related("cluster").filter(wanted).order_by("slug", "pk"))
 
     def find(self, named: NamedCatalog) -> Catalog | None:
         """The catalog of the cluster that the object means; None if OLM Web has none. Of several
@@ -56,20 +60,23 @@ class KnownCatalogs:
         return min(catalogs, key=named.rank, default=local[0] if local else None)
 
 
-def catalog_of_operator(operator: Operator, candidates: Iterable[Catalog]) -> Catalog | None:
-    """The catalog that the operator names, as `catalogs_of_operators` finds it. No query if it is
-    among `candidates`, catalogs of its cluster, and of the kind and namespace that it means."""
+def catalog_of_operator(
+    operator: Operator, candidates: Iterable[Catalog], beside: Callable[[], Iterable[Catalog]]
+) -> Catalog | None:
+    """The catalog that the operator names, as `catalogs_of_operators` finds it: of `candidates`,
+    catalogs of its cluster, the one of the kind and namespace that it means, else of `beside()`,
+    all that it can mean, by slug and id. No query of its own."""
     named = _of_operator(operator)
     exact = (
         row for row in candidates if row.name == named.name and named.rank(row) == (False, False)
     )
-    return next(exact, None) or KnownCatalogs([named.name]).find(named)
+    return next(exact, None) or KnownCatalogs(beside()).find(named)
 
 
 def catalogs_of_operators(operators: Iterable[Operator]) -> dict[int, Catalog | None]:
     """Id of an operator -> its catalog; one query."""
     named = {row.pk: _of_operator(row) for row in operators}
-    known = KnownCatalogs(catalog.name for catalog in named.values())
+    known = KnownCatalogs.read(catalog.name for catalog in named.values())
     return {pk: known.find(catalog) for pk, catalog in named.items()}
 
 
@@ -78,7 +85,7 @@ def catalogs_of_actions(actions: Iterable[Action]) -> dict[int, Catalog | None]:
     means; one query."""
     rows = list(actions)
     ids = {row.chosen_catalog_id for row in rows if row.chosen_catalog_id}
-    known = KnownCatalogs((row.catalog for row in rows), ids)
+    known = KnownCatalogs.read((row.catalog for row in rows), ids)
     return {
         row.pk: known.by_id.get(row.chosen_catalog_id or 0)
         or known.find(NamedCatalog(row.cluster_id, row.path, row.catalog))
@@ -96,7 +103,7 @@ def with_catalogs(references: Iterable[str], operators: QuerySet[Operator]) -> Q
     wanted = {*references}
     columns = ("cluster_id", "kind", "catalog", "catalog_namespace")
     rows = [NamedCatalog(*row) for row in operators.order_by().values_list(*columns).distinct()]
-    known = KnownCatalogs(row.name for row in rows)
+    known = KnownCatalogs.read(row.name for row in rows)
     condition = Q(pk__in=())
     for row in rows:
         catalog = known.find(row)

@@ -1,9 +1,10 @@
 """Pages of operators: the list, by cause or as a table, one operator, and the messages without an
 explanation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache, partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,8 +15,10 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from catalogs.models import Catalog
 from catalogs.views.presenters import icon_url
 from installs.actions import buttons
+from installs.actions.alternatives import catalogs_beside
 from installs.actions.bulk_changes import BulkChange, address_of, changes_for
 from installs.actions.configuration import is_configurable
 from installs.methods import METHODS
@@ -118,7 +121,8 @@ def operator_detail(
     )
     if (answer := unchanged(request, token)) is not None:
         return answer
-    details, method = _diagnosis_context(operator), METHODS.get(operator.kind)
+    beside = cache(partial(catalogs_beside, operator))
+    details, method = _diagnosis_context(operator, beside), METHODS.get(operator.kind)
     configurable = is_configurable(operator)
     context = {
         "operator": operator,
@@ -139,7 +143,9 @@ def operator_detail(
         **details,
         "steps": remedy_steps(
             details["remedy"],
-            remedy_links(request.user, operator, details["finding"], configurable=configurable),
+            remedy_links(
+                request.user, operator, details["finding"], beside, configurable=configurable
+            ),
         ),
     }
     topics = [cluster_topic(request, cluster), "actions"]
@@ -170,9 +176,11 @@ def _removed_page(request: HttpRequest, removed: detail.RemovedOperator) -> Http
     return render(request, "installs/operator_removed.html", context)
 
 
-def _diagnosis_context(operator: Operator) -> dict[str, Any]:
-    """Everything that the rows say of it; at most eight queries, nine if its own catalog is none of
-    those with the package."""
+def _diagnosis_context(
+    operator: Operator, beside: Callable[[], Sequence[Catalog]]
+) -> dict[str, Any]:
+    """Everything that the rows say of it; at most eight queries, and that of `beside`, the catalogs
+    beside the operator, if its own catalog is none of those with the package."""
     parts = detail.parts_of(operator)
     diagnosis = diagnose_row(operator, parts.components)
     finding = finding_of(operator) or diagnosis.finding
@@ -206,7 +214,7 @@ def _diagnosis_context(operator: Operator) -> dict[str, Any]:
         "earlier_spans": own_spans[:-SPANS_SHOWN],
         "shares": shares(own_spans) if len(own_spans) > SPANS_SHOWN else [],
         "packages": packages,
-        "catalog": catalog_of_operator(operator, (package.catalog for package in packages)),
+        "catalog": catalog_of_operator(operator, (package.catalog for package in packages), beside),
     }
 
 

@@ -13,32 +13,33 @@ Value = TypeVar("Value")
 
 
 class Revised(Protocol):
-    """A Cluster or Catalog, or a row with these two fields of it."""
+    """A Cluster or Catalog, or a row with these two fields of it; or what a page asks of them with
+    the revisions of all that decide it."""
 
     @property
     def pk(self) -> Any: ...
 
     @property
-    def revision(self) -> int: ...
+    def revision(self) -> object: ...
 
 
 class PerRevision(Generic[Value]):
     """The values of one kind in this process.
 
-    `read` gets ids and returns the value of each, from the rows of that cluster or catalog alone:
+    `read` gets ids and returns the value of each, from the rows that the revision covers alone:
     nothing that depends on the person, on the time or on other rows. A value is shared by requests
     and must not be changed.
     """
 
-    def __init__(self, read: Callable[[Collection[int]], Mapping[int, Value]]) -> None:
+    def __init__(self, read: Callable[[Collection[Any]], Mapping[Any, Value]]) -> None:
         self._read = read
-        self._stored: dict[int, tuple[int, Value]] = {}  # id -> (revision, value)
+        self._stored: dict[Any, tuple[object, Value]] = {}  # id -> (revision, value)
 
-    def of(self, rows: Iterable[Revised]) -> dict[int, Value]:
+    def of(self, rows: Iterable[Revised]) -> dict[Any, Value]:
         """Id of each row -> its value, at least as new as the revision of the row; reads those that
         changed together."""
-        values: dict[int, Value] = {}
-        changed: dict[int, int] = {}
+        values: dict[Any, Value] = {}
+        changed: dict[Any, object] = {}
         for row in rows:
             stored = self._stored.get(row.pk)
             if stored is not None and stored[0] == row.revision:

@@ -206,11 +206,11 @@ def test_a_remedy_that_names_the_field_leads_to_the_form(
 ) -> None:
     finding = finding_for("pod-unschedulable-place", {}, {})
     user = User.objects.get(username="olivia")
-    links = remedy_links(user, operator, finding, configurable=True)
+    links = remedy_links(user, operator, finding, list, configurable=True)
     assert finding is not None
     steps = [step for step in remedy_steps(finding.remedy, links) if step.links]
     assert [link.url for link in steps[0].links] == [FORM]
-    assert remedy_links(AnonymousUser(), operator, finding, configurable=True) == []
+    assert remedy_links(AnonymousUser(), operator, finding, list, configurable=True) == []
 
 
 def test_a_field_of_another_manager_is_removed_on_confirmation(

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.test import Client
 
 from catalogs.models import Catalog, Package
@@ -138,6 +139,29 @@ def test_what_is_looked_at_for_a_form_is_bounded(
         make_package(catalog=make_catalog(name=f"community-{number}", cluster=prod))
     with django_assert_max_num_queries(101):
         assert forms(writer, operator) == [EXTENSION]
+
+
+@pytest.mark.revisions
+def test_plans_are_made_anew_when_the_cluster_or_a_catalog_changed(
+    writer: Client, prod: Cluster, package: Package, django_assert_max_num_queries: Any
+) -> None:
+    operator = make_failing(prod, "etcd", WEBHOOK)
+    assert forms(writer, operator) == [SUBSCRIPTION, EXTENSION]
+    with django_assert_max_num_queries(12):
+        assert forms(writer, operator) == [SUBSCRIPTION, EXTENSION]
+    conditions = [{"type": "Serving", "status": "False", "reason": "Unavailable"}]
+    Catalog.objects.update(conditions=conditions)
+    assert forms(writer, operator) == [SUBSCRIPTION]
+    Catalog.objects.update(conditions=[])
+    assert forms(writer, operator) == [SUBSCRIPTION, EXTENSION]
+    make_operator(cluster=prod, name="etcd", kind="Subscription", namespace="elsewhere")
+    Cluster.objects.update(revision=F("revision") + 1)
+    assert forms(writer, operator) == [EXTENSION]
+    make_prediction(
+        bundle=package.bundles.get(version="1.1.0"), cluster=prod, path="ClusterExtension",
+        rule="v1-webhooks", verdict="not_installable", sentence="It has webhooks.",
+    )  # fmt: skip
+    assert forms(writer, operator) == []
 
 
 @pytest.mark.parametrize("verdict", ["not_installable", "unknown"])
