@@ -15,7 +15,7 @@ from django.core.paginator import Page
 from catalogs.revisions.text import plain
 from installs.models import Health, InstallRequest, Transition
 from installs.presenters.diagnosis import remedy_steps
-from installs.queries.changes import DIRECTIONS, changes_of_week, failure_history
+from installs.queries.changes import DIRECTIONS, changes_of_week, counted, failure_history
 from installs.queries.operators import CauseGroup
 from installs.queries.overview import (
     ClusterOverview,
@@ -100,7 +100,7 @@ class StatusReport:
     generated_at: datetime
     clusters: tuple[ClusterStatus, ...]
     waiting: Waiting
-    week: tuple[tuple[str, int], ...]
+    week: tuple[str, ...]
     changes: tuple[Transition, ...]
     more_changes: int
 
@@ -126,7 +126,7 @@ class ClustersReport:
     causes: tuple[CommonCause, ...]
     more_causes: int
     waiting: Waiting
-    week: tuple[tuple[str, int], ...]
+    week: tuple[str, ...]
     changes: tuple[Transition, ...]
     more_changes: int
 
@@ -138,7 +138,7 @@ def clusters_report(
     number: int,
     notices: list[str],
 ) -> ClustersReport:
-    """The page `number`; seven queries, however many clusters there are."""
+    """The page `number`; a query, and seven more if clusters changed, however many there are."""
     entries, causes = summaries(clusters)
     table = paginate(entries, number, PAGE_SIZE, notices)
     table.object_list = cluster_rows(list(table), causes)
@@ -162,7 +162,7 @@ def clusters_report(
         waiting=waiting(
             entries, operators_to_approve(clusters), requests, failure_history(clusters)
         ),
-        week=tuple((words, counts[name]) for name, words in DIRECTIONS.items()),
+        week=tuple(counted(name, counts[name]) for name in DIRECTIONS),
         changes=changes[:PAGE_SIZE],
         more_changes=max(0, len(changes) - PAGE_SIZE),
     )
@@ -171,7 +171,7 @@ def clusters_report(
 def status_report(
     clusters: Sequence[Cluster], requests: Sequence[InstallRequest], now: datetime
 ) -> StatusReport:
-    """Eight queries, and seven more if clusters changed, however many there are. `requests` are
+    """Seven queries, and seven more if clusters changed, however many there are. `requests` are
     those that the reader may decide."""
     operators = shown_operators(clusters, names=OPERATORS_NAMED)
     entries = sorted(overview(clusters, operators, names=OPERATORS_NAMED), key=by_need)
@@ -186,7 +186,7 @@ def status_report(
             for entry in entries
         ),
         waiting=waiting(entries, operators, requests, failure_history(clusters)),
-        week=tuple((words, counts[name]) for name, words in DIRECTIONS.items()),
+        week=tuple(counted(name, counts[name]) for name in DIRECTIONS),
         changes=changes[:CHANGES_SHOWN],
         more_changes=max(0, len(changes) - CHANGES_SHOWN),
     )
@@ -205,7 +205,7 @@ def as_markdown(report: StatusReport) -> Iterator[str]:
     yield "\n## Needs your action\n\n"
     yield from _waiting_markdown(report.waiting)
     yield "\n## Changes of the last 7 days\n\n"
-    yield "".join(f"- {count} {words}\n" for words, count in report.week)
+    yield "".join(f"- {words}\n" for words in report.week)
     if report.changes:
         yield "\n| Time | Cluster | Operator | From | To | Reason |\n|---|---|---|---|---|---|\n"
     for change in report.changes:

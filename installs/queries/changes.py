@@ -19,8 +19,7 @@ from olmweb.models import Cluster, SyncRun
 from olmweb.web.revisions import PerRevision
 
 CHANGES_SHOWN = 12
-HOUR, DAY = timedelta(hours=1), timedelta(hours=24)
-ROWS_LIMIT = 5000
+HOUR, DAY, WEEK = timedelta(hours=1), timedelta(hours=24), timedelta(days=7)
 # Of each change, beside its type, statuses and time. Thousands of model instances would take long.
 _SHOWN = ("pk", "cluster", "kind", "namespace", "name", "to_reason")
 _BY_TIME = itemgetter(3, 4)  # time and id
@@ -150,20 +149,22 @@ def recent(clusters: Sequence[Cluster]) -> Recent:
 
 def changes_of_week(clusters: Sequence[Cluster]) -> tuple[dict[str, int], tuple[Transition, ...]]:
     """How many operators went each way of DIRECTIONS in the last seven days, and these changes,
-    newest first; one query."""
-    health = Q(type="Health") & ~Q(from_status="")  # a first observation is no change
-    rows = (
-        _changes([cluster.pk for cluster in clusters], health, timezone.now() - 7 * DAY)
-        .order_by("-at", "-pk")
-        .values_list("type", "from_status", "to_status", "at", *_SHOWN)
-    )
-    changes = [
-        (direction, row) for row in rows[:ROWS_LIMIT] if (direction := direction_of(*row[:3]))
-    ]
+    newest first; two queries if clusters changed."""
+    start = timezone.now() - WEEK
+    stored = (history.latest for history in _HISTORIES.of(clusters).values())
+    rows = [row for row in chain.from_iterable(stored) if row[3] >= start]
+    rows.sort(key=_BY_TIME, reverse=True)
+    changes = [(direction, row) for row in rows if (direction := direction_of(*row[:3]))]
     counts = Counter(direction for direction, _ in changes)
     return {name: counts[name] for name in DIRECTIONS}, _as_transitions(
         clusters, [row for _, row in changes]
     )
+
+
+def counted(direction: str, count: int) -> str:
+    """`1 new failure`, `2 recovered`."""
+    words = DIRECTIONS[direction]
+    return f"{count} {words[:-1] if (direction, count) == ('failed', 1) else words}"
 
 
 def _changes(ids: Collection[int], health: Q, start: datetime) -> QuerySet[Transition]:
@@ -307,8 +308,9 @@ def _trend_day(day: date, count: int | None, x: int, top: int) -> TrendDay:
 @dataclass(frozen=True, slots=True)
 class _ClusterHistory:
     """Of one cluster: its first sync; when failures of its operators began (1) or ended (-1) in the
-    last TREND_DAYS days; and the changes of the last day with the health at a first observation:
-    (type, status before, status after, time, and the columns _SHOWN)."""
+    last TREND_DAYS days; and the changes of the last day, with the health at a first observation,
+    and those in one of DIRECTIONS of the last week: (type, status before, status after, time, and
+    the columns _SHOWN)."""
 
     first_sync: datetime | None
     turns: list[tuple[datetime, int]] = field(default_factory=list)
@@ -362,13 +364,13 @@ def _first_syncs(ids: Collection[int]) -> dict[int, datetime | None]:
 def _read_histories(ids: Collection[int]) -> dict[int, _ClusterHistory]:
     """Two queries."""
     histories = {pk: _ClusterHistory(first_sync) for pk, first_sync in _first_syncs(ids).items()}
-    yesterday = timezone.now() - DAY
+    now = timezone.now()
     for before, *change in _turns(ids):
         _, _, after, at, _, pk, *_ = change
         history = histories[pk]
         if turn := (after in _FAILING) - (before in _FAILING):
             history.turns.append((at, turn))
-        if at >= yesterday:
+        if at >= now - DAY or (at >= now - WEEK and direction_of(*change[:3])):
             history.latest.append(tuple(change))
     return histories
 

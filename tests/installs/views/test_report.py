@@ -4,9 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
+from installs.models import Operator
+from olmweb.models import Cluster
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -98,6 +101,28 @@ def test_the_same_comes_as_markdown(reader: Client) -> None:
         assert line in text, line
     assert text.count("| Healthy | Degraded |") == 1
     assert "| Failed | Failed |" not in text, "no transition"
+
+
+def test_one_failure_is_counted_in_the_singular(reader: Client) -> None:
+    row = make_operator(name="etcd", cluster=make_cluster(), health="Failed")
+    at = timezone.now() - timedelta(days=2)
+    make_transition(subject=row, type="Health", from_status="Healthy", to_status="Failed", at=at)
+    for address in ("/report/", "/report/?format=md"):
+        text = " ".join(reader.get(address).content.decode().split())
+        assert "1 new failure," in text or "- 1 new failure -" in text
+
+
+@pytest.mark.revisions
+def test_its_changes_are_of_the_moment_of_its_counts(reader: Client) -> None:
+    """Rows of a revision that the clusters did not have when the page read them are not shown."""
+    make_world()
+    before = assert_page(reader.get("/report/?cluster=prod")).text
+    row = Operator.objects.filter(cluster__name="prod").order_by("pk")[0]
+    make_transition(subject=row, type="Health", from_status="Healthy", to_status="Failed")
+    assert "10 new failures" in before
+    assert "10 new failures" in assert_page(reader.get("/report/?cluster=prod")).text
+    Cluster.objects.update(revision=F("revision") + 1)
+    assert "11 new failures" in assert_page(reader.get("/report/?cluster=prod")).text
 
 
 def test_it_costs_the_same_for_many_clusters(
