@@ -41,6 +41,22 @@ class Route:
         return any(hop.pinned for hop in self.hops)
 
 
+OVER_NAMED = 6  # intermediate versions that a sentence names
+
+
+def in_words(start: str, hops: Sequence[str], versions: Mapping[str, str]) -> str:
+    """`from 1.0.0 to 1.2.0 over 1.1.0`, for the bundles on a route from `start`; `versions` are
+    theirs. Empty without hops."""
+    if not hops:
+        return ""
+    first, *over, goal = (versions.get(name) or name for name in (start, *hops))
+    words = f"from {first} to {goal}"
+    if not over:
+        return words
+    more = len(over) - OVER_NAMED
+    return f"{words} over {', '.join(over[:OVER_NAMED])}" + (f" and {more} more" * (more > 0))
+
+
 def next_steps(table: Table, order: Sequence[str], *, stays: bool) -> dict[str, str]:
     """Installed name to the controller's next one, the first of `order` among its successors; names
     that stay are left out. `stays`: the installed bundle is a candidate itself (OLM v1), else it

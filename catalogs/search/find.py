@@ -61,6 +61,8 @@ class Installation:
     name: str
     version: str
     health: str
+    bundle: str
+    channel: str
 
     @property
     def url_namespace(self) -> str:
@@ -132,7 +134,16 @@ _HEALTHS = PerRevision(_read_healths)
 
 def installations_of(package: str) -> tuple[Installation, ...]:
     """Where a package is installed; one query."""
-    fields = ("cluster__name", "kind", "namespace", "name", "version", "health")
+    fields = (
+        "cluster__name",
+        "kind",
+        "namespace",
+        "name",
+        "version",
+        "health",
+        "bundle",
+        "channel",
+    )
     rows = _operators(package).order_by(*fields[:4]).values_list(*fields)
     return tuple(Installation(*values) for values in rows)
 

@@ -12,8 +12,9 @@ from catalogs import lookup, queries
 from catalogs.graph import validate
 from catalogs.graph.layout import layout
 from catalogs.graph.mermaid import mermaid
-from catalogs.graph.routes import Route
+from catalogs.graph.routes import Route, in_words
 from catalogs.graph.svg import STANDALONE_STYLE, render
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve.analysis import (
     SEMANTICS,
@@ -26,6 +27,7 @@ from catalogs.resolve.analysis import (
 )
 from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import facts_from, facts_of
+from catalogs.search.find import Installation
 from catalogs.views import forms, presenters
 from olmweb.errors import Missing
 from olmweb.web.forms import clean_text
@@ -105,6 +107,25 @@ def channels_tab(
         "page": page,
         "opened": "open" in params,
     }
+
+
+def upgrade_in_words(row: Installation, facts: ResolverPackage) -> str:
+    """The upgrade of an installed operator to the last version that its OLM takes it to by itself:
+    `from 1.0.0 to 1.2.0 over 1.1.0`. Empty without one."""
+    semantics = _SEMANTICS.get(row.kind)
+    channel = row.channel or facts.default_channel if semantics == V0 else row.channel
+    channel = channel if channel in facts.channels else ""
+    if semantics is None or not row.bundle or (semantics == V0 and not channel):
+        return ""
+    analysis = analyse(facts, semantics, channel)
+    if not (goal := analysis.chosen) or row.bundle not in analysis.table:
+        return ""
+    hops = [hop.target for hop in route_to(analysis, row.bundle, goal).hops]
+    return in_words(row.bundle, hops, {bundle.name: bundle.version for bundle in facts.bundles})
+
+
+# Of the kinds that are upgraded.
+_SEMANTICS: dict[str, str] = {InstallMethod.CLUSTER_EXTENSION: V1, InstallMethod.SUBSCRIPTION: V0}
 
 
 def _drawing(

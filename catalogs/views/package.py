@@ -16,7 +16,7 @@ from catalogs.verdicts.catalog_health import with_health_notes
 from catalogs.verdicts.read import verdicts_of, verdicts_on_package
 from catalogs.views import forms, presenters
 from catalogs.views.bundle import bundle_contents
-from catalogs.views.channels import channels_tab
+from catalogs.views.channels import channels_tab, facts_shown, upgrade_in_words
 from catalogs.views.forms import read_target_cluster
 from catalogs.views.problems import described, find_problems
 from catalogs.views.versions import versions_tab
@@ -131,7 +131,7 @@ TABS = {
     "problems": "Problems",
 }
 # Tabs that are worked out from the entries of all channels.
-OF_ALL_ENTRIES = ("channels", "versions")
+OF_ALL_ENTRIES = ("channels", "versions", "installed")
 
 
 def _overview(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
@@ -153,6 +153,18 @@ def _installs(package: Package, choice: queries.Choice, _: dict[str, Any]) -> di
     return {**bundle_contents(bundle), "contents_url": contents_url}
 
 
+def _installed(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
+    """The installations, each with the upgrade that this catalog leads to, in words."""
+    facts = facts_shown(package, choice, context)
+    own = set(context["installed_here"])
+    return {
+        "installations": [
+            (row, upgrade_in_words(row, facts) if row in own else "")
+            for row in context["installed"]
+        ]
+    }
+
+
 def _problems(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
     problems = find_problems(package.catalog, package=package.name)
     page = paginate(problems, context["page_number"], ROWS, context["notices"])
@@ -164,5 +176,6 @@ TAB_CONTEXT: dict[str, Callable[[Package, queries.Choice, dict[str, Any]], dict[
     "channels": channels_tab,
     "versions": versions_tab,
     "installs": _installs,
+    "installed": _installed,
     "problems": _problems,
 }

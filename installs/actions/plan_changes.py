@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db.models import Case, Value, When
 
+from catalogs.graph.routes import in_words
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from catalogs.resolve import analysis, v1
@@ -106,6 +107,14 @@ def targets_of(
             )
         )
     return targets
+
+
+def path_over(operator: Operator, facts: ResolverPackage, targets: list[UpgradeTarget]) -> str:
+    """The upgrade path to the first of the targets in words; empty if it is one step."""
+    if not targets or len(targets[0].hops) < 2:
+        return ""
+    versions = {bundle.name: bundle.version for bundle in facts.bundles}
+    return in_words(installed_bundle(operator), targets[0].hops, versions)
 
 
 def verdicts_on_targets(

@@ -94,6 +94,7 @@ def upgrade(
         targets = plan_changes.targets_of(operator, offer.facts, values["channel"])
         verdicts = plan_changes.verdicts_on_targets(operator, offer.package, targets)
         context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
+        context["over"] = plan_changes.path_over(operator, offer.facts, targets)
     if waiting := plan_changes.waiting_plan(operator):
         reach = plan_changes.explain_reach(operator, waiting, targets)
         context |= {"waiting": waiting, "reach": reach, "cluster": operator.cluster}

@@ -326,6 +326,24 @@ def test_where_it_is_installed_leads_to_the_operator(reader, etcd):
     assert "Failed" in page
 
 
+def test_an_upgrade_over_an_intermediate_version_is_said_before(reader, etcd):
+    for name, kind, version in (
+        ("two", "Subscription", "1.0.0"),
+        ("one", "ClusterExtension", "1.1.0"),
+        ("none", "Subscription", "1.10.0"),
+        ("never", "PlatformOperator", "1.0.0"),
+    ):
+        make_operator(
+            cluster=etcd.catalog.cluster, name=name, kind=kind, namespace="apps", package="etcd",
+            channel="stable", version=version, bundle=f"etcd.v{version}",
+        )  # fmt: skip
+    page = text_of(reader.get(url(etcd, tab="installed")))
+    upgrades = re.findall(r'data-label="Upgrade">([^<]+)<', page)
+    assert sorted(upgrades) == sorted(
+        ["from 1.0.0 to 1.10.0 over 1.1.0", "from 1.1.0 to 1.10.0", "–", "–"]
+    )
+
+
 def test_problems_are_a_tab_only_when_there_are_any(reader, etcd):
     assert "tab=problems" not in text_of(reader.get(url(etcd)))
     make_problem(catalog=etcd.catalog, package="etcd", message="duplicate entry x", subject="beta")

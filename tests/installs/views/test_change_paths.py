@@ -142,6 +142,22 @@ def test_every_upgrade_target_has_its_verdict_beside_it(writer: Client) -> None:
     assert "/software/prod/redhat-operators/etcd/etcd.v1.1.0#verdicts" in page.links
 
 
+def test_an_upgrade_over_an_intermediate_version_names_it(writer: Client) -> None:
+    prod = make_cluster(kinds=KINDS)
+    make_package(
+        catalog=make_catalog(cluster=prod), channels={"stable": ("1.0.0", "1.1.0", "1.2.0")}
+    )
+    where: dict[str, Any] = {"kind": "Subscription", "namespace": "apps", "channel": "stable"}
+    for version, over in (("1.0.0", True), ("1.1.0", False)):
+        details = {"installed_csv": f"etcd.v{version}", "current_csv": f"etcd.v{version}"}
+        name = f"etcd-{version[2]}"
+        make_operator(cluster=prod, **where, name=name, package="etcd", details=details)
+        page = assert_page(writer.get(f"/operators/prod/Subscription/apps/{name}/upgrade"))
+        sentence = "The upgrade goes from 1.0.0 to 1.2.0 over 1.1.0: each step is an upgrade of its"
+        assert (sentence in page.text) == over
+        assert ("The upgrade goes" in page.text) == over
+
+
 def waiting_upgrade(version: str = "1.1.0") -> str:
     """An operator at 1.0.0 of a channel up to 1.2.0, with an InstallPlan that waits; the address
     of its upgrade form."""
