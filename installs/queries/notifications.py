@@ -9,12 +9,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Count, Exists, Max, OuterRef, Q
 from django.urls import reverse
 from django.utils import timezone
 
 from catalogs.models import CatalogChange, CatalogRevision
-from installs.models import FAILING, Action, Health, InstallRequest, Operator, Transition
+from installs.models import (
+    FAILING,
+    Action,
+    ActionBatch,
+    Health,
+    InstallRequest,
+    Operator,
+    Transition,
+)
 from installs.queries.changes import OPERATOR_KINDS, direction_of
 from olmweb.models import Cluster, Preferences
 
@@ -29,6 +37,7 @@ KINDS = {
     "recoveries": "Recoveries",
     "revisions": "Catalog revisions with changes to installed operators",
 }
+_WELL = (Action.State.SUCCEEDED, Action.State.NO_CHANGE)
 _WITHOUT_EFFECT = (
     CatalogChange.Kind.PACKAGE_ADDED,
     CatalogChange.Kind.BUNDLE_ADDED,
@@ -39,8 +48,8 @@ _WITHOUT_EFFECT = (
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One notification. `state` is a key of olmweb.templatetags.olmweb.HEALTH or STATES, `name` the
-    object with its address `url`, `cluster` empty for a catalog without one. `page` is the address
-    of another page that shows it, too."""
+    object with its address `url`, `cluster` empty for a catalog without one. `actions` is how many
+    actions it is about, and `succeeded` how many of them did."""
 
     kind: str
     at: datetime
@@ -49,7 +58,8 @@ class Entry:
     url: str
     cluster: str
     text: str = ""
-    page: str = ""
+    actions: int = 0
+    succeeded: int = 0
 
     @property
     def is_health(self) -> bool:
@@ -70,7 +80,7 @@ def notifications(
     since: datetime,
     to_decide: Iterable[InstallRequest],
 ) -> list[Entry]:
-    """The newest entries after `since`, at most LIMIT, newest first; five queries. `to_decide` are
+    """The newest entries after `since`, at most LIMIT, newest first; six queries. `to_decide` are
     the waiting requests that the user may decide."""
     names = {cluster.pk: cluster.name for cluster in clusters}
     entries = [
@@ -138,15 +148,16 @@ def _approvals(names: dict[int, str], since: datetime) -> list[Entry]:
 
 
 def finished_actions(user: User, since: datetime) -> list[Entry]:
-    """The user's actions that finished after `since`; one query."""
+    """The user's actions that finished after `since`, and their bulk changes whose last action
+    did; two queries."""
     rows = (
-        Action.objects.filter(user=user, finished_at__gt=since)
+        Action.objects.filter(user=user, batch=None, finished_at__gt=since)
         .exclude(state__in=Action.OPEN)
         .select_related("cluster")
         .defer("stored_steps")
         .order_by("-finished_at", "-pk")
     )
-    return [
+    entries = [
         Entry(
             "own",
             row.finished_at or since,
@@ -155,7 +166,44 @@ def finished_actions(user: User, since: datetime) -> list[Entry]:
             reverse("installs:action", args=(row.pk,)),
             row.cluster.name,
             row.outcome,
-            reverse("installs:batch", args=(row.batch_id,)) if row.batch_id else "",
+            1,
+            int(row.state in _WELL),
+        )
+        for row in rows[:LIMIT]
+    ]
+    return entries + _finished_batches(user, since)
+
+
+def _finished_batches(user: User, since: datetime) -> list[Entry]:
+    ended = Action.objects.filter(batch=OuterRef("pk"), finished_at__gt=since)
+    states = Action.State
+    rows = (
+        ActionBatch.objects.filter(Exists(ended), user=user)
+        .annotate(
+            finished_at=Max("actions__finished_at"),
+            total=Count("actions"),
+            open=Count("actions", filter=Q(actions__state__in=Action.OPEN)),
+            well=Count("actions", filter=Q(actions__state__in=_WELL)),
+            stopped=Count("actions", filter=Q(actions__state=states.STOPPED)),
+        )
+        .filter(open=0)
+        .select_related("cluster")
+        .order_by("-finished_at", "-pk")
+    )
+    return [
+        Entry(
+            "own",
+            row.finished_at,
+            states.SUCCEEDED
+            if row.well == row.total
+            else (states.STOPPED if row.well + row.stopped == row.total else states.FAILED),
+            f"{row.noun} of {row.total} {'package' if row.verb == 'install' else 'operator'}"
+            + "s" * (row.total != 1),
+            reverse("installs:batch", args=(row.pk,)),
+            row.cluster.name,
+            f"{row.well} of {row.total} succeeded" + f", {row.stopped} stopped" * (row.stopped > 0),
+            row.total,
+            row.well,
         )
         for row in rows[:LIMIT]
     ]

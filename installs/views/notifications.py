@@ -32,7 +32,6 @@ from olmweb.web.preferences import preferences_of
 
 TOASTS = 3  # at once
 ANNOUNCED = "announced"  # in the session: addresses of own actions whose outcome was shown
-_WELL = (Action.State.SUCCEEDED, Action.State.NO_CHANGE)
 
 
 @never_cache
@@ -76,9 +75,9 @@ def notification_page(request: HttpRequest) -> HttpResponse:
 @sign_in_required()
 def bell(request: HttpRequest) -> HttpResponse:
     """The bell with its number, the number of operators that need attention for the navigation, and
-    toasts of the own actions that finished since `?at=`, the time of the answer before: one each,
-    or one for all of more than TOASTS. The bell does not count these as well. 204 while the numbers
-    are those of `?rev=` and nothing finished."""
+    toasts of the own actions and bulk changes that finished since `?at=`, the time of the answer
+    before: one each, or one for all of more than TOASTS. The bell does not count these as well.
+    204 while the numbers are those of `?rev=` and nothing finished."""
     at = _time(request.GET.get("at", ""))
     now = timezone.now()
     finished = finished_actions(person_of(request), at) if at else []
@@ -89,15 +88,16 @@ def bell(request: HttpRequest) -> HttpResponse:
     count = len(_entries(request, read_until(preferences_of(request))))
     needing = sum(attention(request).values())
     token = revision_token(count, needing)
-    # The page of the action, of the bulk change that it is part of, or of the action that it
-    # continues, says the outcome already.
+    # The page of the action or bulk change, or of the action that it continues, says the outcome
+    # already.
     shown = request.htmx.current_url_abs_path if request.htmx else ""  # type: ignore[attr-defined]
     if not finished and request.GET.get("rev") == token:
         return HttpResponse(status=204)
     if finished and shown:
         here = {shown, *_addresses_of_approvals(shown)}
-        finished = [entry for entry in finished if here.isdisjoint((entry.url, entry.page))]
-    well = sum(entry.state in _WELL for entry in finished)
+        finished = [entry for entry in finished if entry.url not in here]
+    actions = sum(entry.actions for entry in finished)
+    well = sum(entry.succeeded for entry in finished)
     context = {
         "count": "99+" if count >= LIMIT else count,
         "attention": needing,
@@ -105,8 +105,9 @@ def bell(request: HttpRequest) -> HttpResponse:
         "at": now.isoformat(),
         "finished": finished,
         "together": len(finished) > TOASTS,
+        "actions": actions,
         "well": well,
-        "badly": len(finished) - well,
+        "badly": actions - well,
         "address": reverse("installs:notifications"),
     }
     return render(request, "installs/_bell.html", context)

@@ -265,8 +265,19 @@ def test_a_bulk_action_that_finished_is_told_once_by_its_page_or_toasts_and_not_
     batch = ActionBatch.objects.create(cluster=prod, path="PlatformOperator", user=bob)
     ended = {"user": bob, "batch": batch, "finished_at": timezone.now()}
     make_action(prod, "etcd", state="succeeded", **ended)
-    make_action(prod, "kafka", state="failed", **ended)
-    assert reader.get(BELL).context["count"] == 2, "nobody was told of them yet"
+    last = make_action(prod, "kafka", state="applied", **ended | {"finished_at": None})
+    assert reader.get(BELL, {"at": at}).context["count"] == 0, "it has not finished"
+    last.state, last.finished_at = "failed", timezone.now()
+    last.save()
+    assert reader.get(BELL).context["count"] == 1, "nobody was told of it yet"
+    page = assert_page(reader.get("/notifications/")).text
+    assert "Bulk install of 2 packages Failed prod 1 of 2 succeeded" in page
+    assert "Install etcd" not in page
+    toast = reader.get(BELL, {"at": at}).content.decode()
+    assert toast.count("data-toast") == 1
+    assert "</a> on prod: 1 of 2 succeeded" in toast
+    reader.session.flush()
+    reader.force_login(bob)
     own = f"http://testserver/activity/bulk-installs/{batch.pk}"
     on_its_page = reader.get(
         BELL, {"at": at}, headers={"HX-Request": "true", "HX-Current-URL": own}
