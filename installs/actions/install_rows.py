@@ -16,13 +16,13 @@ from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import BUNDLE_FIELDS, channels_of, facts_from
 from catalogs.verdicts.facts import OperatorGroupFacts, WatchTarget
 from catalogs.verdicts.health_checks import CATALOG_SOURCE, CheckedCatalog
-from catalogs.verdicts.read import StoredVerdict, over_targets, overlaid, stored_verdict
+from catalogs.verdicts.read import OPTIMISTIC, StoredVerdict, over_targets, overlaid, stored_verdict
 from catalogs.verdicts.rules import Verdict
 from installs.actions.objects import full_name
 from installs.audit.audit import checked_source
-from installs.facts.cluster_facts import group_facts
+from installs.facts.cluster_facts import group_facts, namespace_of_global_group
 from installs.facts.evaluate import verdict_for
-from installs.methods.base import SourceName
+from installs.methods.base import SourceName, namespace_for
 from installs.models import Component, CRDState, Operator
 from olmweb.kube.fields import dig
 from olmweb.models import Cluster
@@ -95,16 +95,25 @@ class InstallRows:
         rows = self._chosen(method)
         return head is None or not rows or rows[0].bundle_id == head.pk
 
+    def _on(self, method: InstallMethod, text: str) -> list[Prediction]:
+        """On the bundle of this name or version, else on the one that the method would choose, best
+        target first; empty before the evaluation."""
+        bundle = self.find_bundle(text)
+        if bundle is None:
+            return self._chosen(method)
+        of_bundle = (row for row in self._predictions if row.bundle_id == bundle.pk)
+        return over_targets(row for row in of_bundle if row.path == method)
+
     def verdict_of(self, method: InstallMethod, text: str = "") -> Verdict:
         """The best verdict over the targets on the bundle of this name or version, else on the
         one that the method would choose; unknown before the evaluation."""
-        bundle = self.find_bundle(text)
-        if bundle is None:
-            rows = self._chosen(method)
-        else:
-            of_bundle = (row for row in self._predictions if row.bundle_id == bundle.pk)
-            rows = over_targets(row for row in of_bundle if row.path == method)
+        rows = self._on(method, text)
         return Verdict(rows[0].verdict) if rows else Verdict.UNKNOWN
+
+    def rank_of(self, method: InstallMethod, text: str = "") -> tuple[int, bool]:
+        """The lower, the better the verdict of `verdict_of`; one with a warning is worse."""
+        rows = self._on(method, text)
+        return OPTIMISTIC.index(self.verdict_of(method, text)), bool(rows and rows[0].sentence)
 
     def verdict_on(self, name: str, method: str, target: WatchTarget) -> StoredVerdict | None:
         """The verdict on a bundle for the target of a Subscription's OperatorGroup; None before
@@ -236,8 +245,7 @@ class InstallRows:
 
     def suggested_namespace(self) -> str:
         head = self.bundle(self.package.head_bundle)
-        suggested = head.suggested_namespace if head else ""
-        return suggested or self.package.name.replace(".", "-")[:63].strip("-")
+        return namespace_for(self.package.name, head.suggested_namespace if head else "")
 
     def has_namespace(self, namespace: str) -> bool:
         if self._cluster_row["inventory__namespaces"] is None and namespace not in self.namespaces:
@@ -250,10 +258,7 @@ class InstallRows:
         return bool(self.groups_in(namespace))
 
     def namespace_of_global_group(self) -> str:
-        rows = (row for row in self._components if row.kind == GROUP)
-        selecting = {row.namespace for row in rows if group_facts(row).selects == {""}}
-        usual = (name for name in ("openshift-operators", "operators") if name in selecting)
-        return min(usual, default="")
+        return namespace_of_global_group(row for row in self._components if row.kind == GROUP)
 
 
 def fields_of(fields: Any, version: str) -> frozenset[str] | None:

@@ -24,9 +24,10 @@ from installs.export.files import (
     one_stream,
     zipped,
 )
+from installs.facts.cluster_facts import namespace_of_global_group
 from installs.facts.configuration import config_schema, read_text, require_config_field
 from installs.methods import AUTOMATIC, METHODS, InstallChoice
-from installs.methods.base import SourceName
+from installs.methods.base import SourceName, namespace_for
 from installs.methods.configuration import CONFIG
 from installs.models import ClusterInventory, Component
 from olmweb.errors import BadRequest, OlmwebError
@@ -103,7 +104,10 @@ def plan_export(
         )
     config = read_text(words.get(CONFIG, ""))
     bundle = _bundle(package, resolution.bundle, bundles)
-    choice, pinned = _choice(package, path, resolution, bundle, given, config)
+    head = bundle
+    if resolution.bundle != package.head_bundle:
+        head = _bundle(package, package.head_bundle, bundles)
+    choice, pinned = _choice(package, path, resolution, bundle, head, given, config)
     if config:
         require_config_field(METHODS[path], choice, None)
     wrong = METHODS[path].problems(choice)
@@ -188,6 +192,7 @@ def _choice(
     path: InstallMethod,
     resolution: Resolution,
     bundle: Bundle | None,
+    head: Bundle | None,
     given: Mapping[str, str],
     config: Mapping[str, Any],
 ) -> tuple[InstallChoice, str]:
@@ -214,7 +219,7 @@ def _choice(
         config=config,
         config_schema=config_schema(cluster, path, version) if config and cluster else None,
     )
-    return rules.with_defaults(choice, values, _ExportContext(package, bundle, given)), pinned
+    return rules.with_defaults(choice, values, _ExportContext(package, bundle, head, given)), pinned
 
 
 @dataclass(frozen=True)
@@ -223,6 +228,7 @@ class _ExportContext:
 
     package: Package
     bundle: Bundle | None
+    head: Bundle | None  # of the default channel
     given: Mapping[str, str]
 
     @property
@@ -232,15 +238,19 @@ class _ExportContext:
         return catalog.name if is_own else self.given["source"]
 
     @cached_property
-    def _objects(self) -> list[tuple[str, str]]:
-        """Kind and namespace of the cluster's OperatorGroups and of its CatalogSources with the
-        name of the catalog, by namespace; one query."""
+    def _objects(self) -> list[Component]:
+        """The cluster's OperatorGroups and its CatalogSources with the name of the catalog, by
+        namespace; one query."""
         catalog = self.package.catalog
         if not catalog.cluster_id:
             return []
         named = Q(kind=_CATALOG_SOURCE, name=catalog.name) | Q(kind=_GROUP)
         rows = Component.objects.filter(named, cluster=catalog.cluster_id).order_by("namespace")
-        return list(rows.values_list("kind", "namespace"))
+        return list(rows.only("kind", "namespace", "name", "details"))
+
+    @property
+    def _groups(self) -> list[Component]:
+        return [row for row in self._objects if row.kind == _GROUP]
 
     def watches_all(self) -> bool:
         """Unless the bundle supports its own namespace only."""
@@ -254,26 +264,28 @@ class _ExportContext:
         catalog = self.package.catalog
         is_own = catalog.source_kind in _SOURCES
         if not is_own and not self.given["source"]:
-            for kind, namespace in self._objects:
-                if kind == _CATALOG_SOURCE:
-                    return SourceName(catalog.name, self.given["source_namespace"] or namespace)
+            for row in self._objects:
+                if row.kind == _CATALOG_SOURCE:
+                    namespace = self.given["source_namespace"] or row.namespace
+                    return SourceName(catalog.name, namespace)
         return SourceName(
             self.given["source"] or (catalog.name if is_own else ""),
             self.given["source_namespace"] or (catalog.namespace if is_own else ""),
         )
 
     def suggested_namespace(self) -> str:
-        suggested = self.bundle.suggested_namespace if self.bundle else ""
-        default = METHODS[InstallMethod.PLATFORM_OPERATOR].default_name(self.package.name)
-        return suggested or default.replace(".", "-")
+        """That of an install: the newest bundle of the default channel suggests it."""
+        return namespace_for(self.package.name, self.head.suggested_namespace if self.head else "")
 
     def namespace_of_global_group(self) -> str:
-        return ""
+        return namespace_of_global_group(self._groups)
 
     def has_namespace(self, namespace: str) -> bool:
+        if any(row.namespace == namespace for row in self._objects):
+            return True
         inventory = ClusterInventory.objects.filter(cluster=self.package.catalog.cluster_id).first()
         return bool(inventory and inventory.namespaces and namespace in inventory.namespaces)
 
     def has_group(self, namespace: str) -> bool:
         """A second OperatorGroup in a namespace would stop every operator in it."""
-        return (_GROUP, namespace) in self._objects
+        return any(row.namespace == namespace for row in self._groups)

@@ -1,7 +1,7 @@
 """Builds the inputs of verdicts from rows: the facts of a cluster and the catalog offers."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from django.db.models import Count
 
@@ -213,6 +213,13 @@ def groups_in(cluster: Cluster, namespace: str) -> list[Component]:
     """The OperatorGroups of a namespace; OLM v0 needs exactly one."""
     rows = Component.objects.filter(cluster=cluster, kind="OperatorGroup", namespace=namespace)
     return list(rows.order_by("name"))
+
+
+def namespace_of_global_group(groups: Iterable[Component]) -> str:
+    """The usual namespace with an OperatorGroup that selects all namespaces; else empty."""
+    selecting = {row.namespace for row in groups if group_facts(row).selects == {""}}
+    usual = (name for name in ("openshift-operators", "operators") if name in selecting)
+    return min(usual, default="")
 
 
 def watched(group: Component) -> tuple[str, ...]:

@@ -116,6 +116,11 @@ class InstallContext(Protocol):
         """The usual namespace with an OperatorGroup that watches all; else empty."""
 
 
+def namespace_for(package: str, suggested: str) -> str:
+    """The namespace that the package is installed in by default; `suggested` by its bundle."""
+    return suggested or package.replace(".", "-")[:NAMESPACE_LIMIT].strip("-")
+
+
 class OperatorFields(Protocol):
     """The fields of an operator's row that upgrades and removals read."""
 

@@ -27,6 +27,9 @@ def test_an_operator_finds_a_package_installs_it_and_watches_it_become_healthy(n
     find_and_open(page, "Backup Demo")
 
     page.get_by_role("link", name="Install", exact=True).click()
+    # A PlatformOperator does not look at the dependencies of the package, so it is not the first.
+    expect(page.get_by_role("radio", name="Subscription")).to_be_checked()
+    page.get_by_role("radio", name="PlatformOperator").check()
     expect(page.get_by_label("Name of the PlatformOperator")).to_have_value("backup-demo")
     expect(page.get_by_text("Not validated yet")).to_be_visible()
     steps.review_and_confirm(page)

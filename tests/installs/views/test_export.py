@@ -68,7 +68,30 @@ def test_a_group_that_is_there_is_not_made_twice(
 ) -> None:
     make_component(cluster=prod, kind="OperatorGroup", namespace="apps", name="global")
     found = documents(reader, "namespace=apps")
-    assert [one["kind"] for one in found] == ["Namespace", "Subscription"]
+    assert [one["kind"] for one in found] == ["Subscription"]
+
+
+def test_the_default_namespace_is_that_of_the_install_form(
+    client: Client, olivia: Any, catalog: Catalog, prod: Cluster
+) -> None:
+    Cluster.objects.update(
+        kinds=prod.kinds | {"Subscription": {"state": "served", "version": "v1alpha1"}}
+    )
+    make_component(cluster=prod, kind="CatalogSource", namespace="marketplace", name="community")
+    bundles = catalog.packages.get().bundles
+    bundles.filter(version="1.0.0").update(suggested_namespace="grafana-before")
+    bundles.filter(version="1.1.0").update(suggested_namespace="grafana-system")
+    client.force_login(olivia)
+
+    def namespaces(query: str) -> set[str]:
+        form = client.get(FOLDER.replace("export", "install") + f"?path=Subscription{query}")
+        exported = client.get(f"{FOLDER}?path=Subscription{query}")
+        return {form.context["plan"].namespace, exported.context["export"].choice.namespace}
+
+    assert namespaces("") == {"grafana-system"}
+    assert namespaces("&version=1.0.0") == {"grafana-system"}
+    make_component(cluster=prod, kind="OperatorGroup", namespace="openshift-operators", name="all")
+    assert namespaces("") == {"openshift-operators"}
 
 
 def test_a_bundle_that_only_watches_its_own_namespace_gets_such_a_group(

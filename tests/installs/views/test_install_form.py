@@ -144,6 +144,16 @@ def test_the_form_begins_with_the_first_method_that_can_work(
     assert writer.get(INSTALL).context["path"] == "Subscription"
 
 
+def test_the_form_begins_with_a_method_without_a_warning(writer: Client, package: Package) -> None:
+    bundle = package.bundles.get(version="1.1.0")
+    make_prediction(bundle=bundle, path="PlatformOperator", sentence="It may not work.")
+    verdict("ce-webhook", "ClusterExtension", verdict="unknown")
+    make_prediction(bundle=bundle, path="Subscription")
+    context = writer.get(INSTALL).context
+    assert context["paths"] == ["Subscription", "PlatformOperator", "ClusterExtension"]
+    assert context["path"] == "Subscription"
+
+
 def test_methods_that_can_work_come_first_whatever_is_chosen(
     writer: Client, package: Package
 ) -> None:
