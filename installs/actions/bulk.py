@@ -34,6 +34,7 @@ from catalogs.verdicts.rules import Verdict
 from installs.actions import record
 from installs.actions.events import record_actions
 from installs.actions.execute import finish
+from installs.actions.install_rows import SUGGESTED_NAMESPACE, default_namespaces
 from installs.actions.objects import DryRun
 from installs.actions.plan import (
     CatalogSources,
@@ -112,7 +113,7 @@ class Selection:
     """The packages that the keys name, on any cluster."""
 
     keys: Sequence[Key]
-    packages: dict[Key, Package]
+    packages: Mapping[Key, Package]
     sources: CatalogSources  # with the names of their catalogs
 
     def on(self, cluster: Cluster, key: Key) -> Package | None:
@@ -132,9 +133,13 @@ class Selection:
 
 
 def read_selection(keys: Sequence[Key]) -> Selection:
-    rows = Package.objects.filter(
-        name__in={key.package for key in keys}, catalog__slug__in={key.catalog for key in keys}
-    ).select_related("catalog", "catalog__cluster")
+    rows = (
+        Package.objects.filter(
+            name__in={key.package for key in keys}, catalog__slug__in={key.catalog for key in keys}
+        )
+        .annotate(suggested_namespace=SUGGESTED_NAMESPACE)
+        .select_related("catalog", "catalog__cluster")
+    )
     packages = {Key(row.catalog.cluster_name, row.catalog.slug, row.name): row for row in rows}
     sources = read_catalog_sources({row.catalog.name for row in packages.values()})
     return Selection(keys, packages, sources)
@@ -239,6 +244,24 @@ def _candidates(
         doubt = state.installed.get(package.name, "") or _doubt(candidate)
         results.append(replace(candidate, hindrance=why, doubt="" if why else doubt))
     return results
+
+
+def namespaces_of(
+    candidates: Sequence[BulkCandidate], cluster: Cluster, path: str, values: Mapping[str, str]
+) -> dict[Key, str]:
+    """The namespace that each package would be installed in with these values of SHARED, as its
+    plan has it; empty for a method without namespaces. At most one query."""
+    targets = {
+        candidate.package: candidate.prediction.target if candidate.prediction else None
+        for candidate in candidates
+        if candidate.package is not None and not candidate.hindrance
+    }
+    namespaces = default_namespaces(targets, cluster, path, values)
+    return {
+        candidate.key: namespaces[candidate.package]
+        for candidate in candidates
+        if candidate.package in namespaces
+    }
 
 
 def _doubt(candidate: BulkCandidate) -> str:

@@ -22,6 +22,7 @@ from installs.actions.objects import full_name
 from installs.audit.audit import checked_source
 from installs.facts.cluster_facts import group_facts, namespace_of_global_group
 from installs.facts.evaluate import verdict_for
+from installs.methods import METHODS, InstallChoice
 from installs.methods.base import SourceName, namespace_for
 from installs.models import Component, CRDState, Operator
 from olmweb.kube.fields import dig
@@ -259,6 +260,73 @@ class InstallRows:
 
     def namespace_of_global_group(self) -> str:
         return namespace_of_global_group(row for row in self._components if row.kind == GROUP)
+
+
+# Of a package: what the newest bundle of its default channel suggests.
+SUGGESTED_NAMESPACE = Subquery(
+    Bundle.objects.filter(package=OuterRef("pk"), name=OuterRef("head_bundle")).values(
+        "suggested_namespace"
+    )[:1]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _NamespaceContext:
+    """What decides the namespace of a package in a list (InstallContext)."""
+
+    package: Package
+    target: WatchTarget | None  # of the best verdict; None before the first evaluation
+    global_namespace: str
+    cluster_catalog = ""
+
+    def watches_all(self) -> bool:
+        if self.target is not None:
+            return self.target == WatchTarget.ALL
+        return "AllNamespaces" in self.package.install_modes
+
+    def catalog_source(self) -> SourceName:
+        return SourceName()
+
+    def suggested_namespace(self) -> str:
+        suggested: str | None = self.package.suggested_namespace  # type: ignore[attr-defined]
+        return namespace_for(self.package.name, suggested or "")
+
+    def has_namespace(self, namespace: str) -> bool:
+        return True
+
+    def has_group(self, namespace: str) -> bool:
+        return True
+
+    def namespace_of_global_group(self) -> str:
+        return self.global_namespace
+
+
+def default_namespaces(
+    packages: Mapping[Package, WatchTarget | None],
+    cluster: Cluster,
+    method: str,
+    values: Mapping[str, str],
+) -> dict[Package, str]:
+    """The namespace of an install of each package, annotated with SUGGESTED_NAMESPACE, with these
+    values of the form; empty for a method without namespaces. `packages` have the target of their
+    best verdict. One query for Subscriptions, else none."""
+    rules = METHODS[InstallMethod(method)]
+    if not rules.needs_namespace:
+        return {}
+    usual = ""
+    if rules.needs_group:
+        groups = Component.objects.filter(cluster=cluster, kind=GROUP)
+        usual = namespace_of_global_group(groups.only("kind", "namespace", "name", "details"))
+    return {
+        package: rules.with_defaults(
+            InstallChoice(
+                method=rules.kind, package=package.name, name=package.name, api_version=""
+            ),
+            values,
+            _NamespaceContext(package, target, usual),
+        ).namespace
+        for package, target in packages.items()
+    }
 
 
 def fields_of(fields: Any, version: str) -> frozenset[str] | None:

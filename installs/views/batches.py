@@ -180,10 +180,15 @@ def _shown(query: BatchQuery) -> dict[str, Any]:
 
 
 def _rows(items: list[Item], query: BatchQuery) -> list[dict[str, Any]]:
-    """The rows of the table: an item, whether it is ticked, and whether it can be."""
+    """The rows of the table: an item, the namespace that it is installed in, whether it is ticked,
+    and whether it can be."""
+    namespaces = bulk.namespaces_of(query.candidates, query.cluster, query.path, query.shared)
     return [
         {
             "item": item,
+            "namespace": item.plan.namespace
+            if item.plan
+            else namespaces.get(item.candidate.key, ""),
             "candidate": item.candidate,
             "key": str(item.candidate.key),
             "ticked": str(item.candidate.key) in query.ticked and not item.problem,

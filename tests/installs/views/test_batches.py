@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from catalogs.models import Catalog, PredictionRun
+from catalogs.models import Bundle, Catalog, PredictionRun
 from installs.actions import bulk
 from installs.models import Action, ActionBatch
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import (
     make_catalog,
     make_cluster,
+    make_component,
     make_operator,
     make_package,
     make_prediction,
@@ -142,6 +143,42 @@ def test_the_form_asks_no_cluster_and_leaves_what_would_fail_or_is_there_unticke
     assert "2 of 4 selected, at most 50 at once" in page.text
     assert "Not validated yet" in page.text
     assert "no-store" in response["Cache-Control"]
+
+
+def test_each_row_names_its_namespace_before_and_after_the_review(
+    writer: Client, catalog: Catalog
+) -> None:
+    catalog.source_kind, catalog.namespace = Catalog.SourceKind.CATALOG_SOURCE, "marketplace"
+    catalog.save()
+    prod = catalog.cluster
+    assert prod is not None
+    prod.kinds["Subscription"] = {"state": "served", "version": "v1alpha1"}
+    prod.save()
+    make_component(
+        cluster=prod, kind="CatalogSource", namespace="marketplace", name=catalog.name
+    )  # fmt: skip
+    make_component(cluster=prod, kind="OperatorGroup", namespace="operators", name="global")
+    Bundle.objects.filter(name="brisk.v1.1.0").update(suggested_namespace="brisk-system")
+    for name, target in (("acme", "all"), ("brisk", "own")):
+        bundle = Bundle.objects.get(name=f"{name}.v1.1.0")
+        make_prediction(bundle=bundle, cluster=prod, path="Subscription", target=target)
+    where = {"cluster": "prod", "path": "Subscription", "of": "prod/Subscription"}
+    for values, expected in (
+        ({}, {"acme": "operators", "brisk": "brisk-system"}),
+        ({"namespace": "team"}, {"acme": "team", "brisk": "team"}),
+        ({"targets": "own"}, {"acme": "acme", "brisk": "brisk-system"}),
+    ):
+        chosen = {"package": keys("acme", "brisk"), "pick": keys("acme", "brisk")} | where | values
+        shown = writer.get(URL, chosen)
+        assert namespaces(shown) == expected
+        assert "Namespace" in assert_page(shown).text
+        reviewed = writer.post(URL, chosen | {"step": "review"})
+        assert {row["item"].plan is not None for row in reviewed.context["rows"]} == {True}
+        assert namespaces(reviewed) == expected
+
+
+def namespaces(response: Any) -> dict[str, str]:
+    return {row["candidate"].name: row["namespace"] for row in response.context["rows"]}
 
 
 def test_nothing_selected_and_nowhere_to_install_have_a_sentence(
