@@ -346,11 +346,12 @@ def _cause(
     own = finding_of(first) if first else None
     differs = finding is not None and own is not None and own.cause != finding.cause
     shown = own if differs else finding
+    cause = shown.cause if shown else ""
     return CauseGroup(
         id=finding_id,
         title=own.title if own and count == 1 else cause_title(finding_id, reason, facts),
         finding=finding,
-        sentence=shown.cause if shown else "",
+        sentence=_of_many(cause) if count > 1 and not differs else cause,
         example=first.name if first and differs else "",
         reason=reason,
         sample=first.message if first else "",
@@ -373,6 +374,21 @@ def cause_title(finding_id: str, reason: str, facts: Iterable[CauseFacts]) -> st
 @cache
 def _with_several_titles() -> frozenset[str]:
     return frozenset(e.id for e in knowledge() if any(variant.title for variant in e.variants))
+
+
+_MANY = (
+    ("This bundle does not support ", "None of these bundles supports "),
+    ("This bundle ", "Each of these bundles "),
+    (" this bundle ", " each of these bundles "),
+)
+
+
+def _of_many(cause: str) -> str:
+    """The cause of one bundle, said of the bundles of several operators."""
+    for one, many in _MANY:
+        if one in cause:
+            return cause.replace(one, many)
+    return cause
 
 
 def _remedy_for(findings: Sequence[Finding]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from olmweb.models import Cluster
 from olmweb.web.pagination import PAGE_SIZE
 from tests.factories import make_catalog, make_operator, make_package, make_transition
 from tests.worlds.html import Page, assert_fragment, assert_page
-from tests.worlds.operators import MODE, make_action, make_failing, make_failing_world
+from tests.worlds.operators import MODE, WEBHOOK, make_action, make_failing, make_failing_world
 from tests.worlds.subscriptions import make_orphan, make_pending_approval, make_subscription
 
 pytestmark = pytest.mark.django_db
@@ -44,6 +44,23 @@ def test_by_cause_is_the_default_when_anything_failed(reader: Client, prod: Clus
     assert "All 14 with this cause" in page.text
     assert "18 operators need attention" in page.text
     assert "fine" not in names(page)
+
+
+def test_a_cause_of_several_bundles_is_said_of_them_all(reader: Client, prod: Cluster) -> None:
+    make_failing(prod, "etcd", MODE)
+    one = "This bundle does not support the AllNamespaces install mode"
+    many = "None of these bundles supports the AllNamespaces install mode"
+    text = assert_page(reader.get("/operators/?view=cause")).text
+    assert one in text
+    assert many not in text
+    make_failing(prod, "kafka", MODE)
+    make_failing(prod, "quay", WEBHOOK)
+    make_failing(prod, "tempo", WEBHOOK)
+    text = assert_page(reader.get("/operators/?view=cause")).text
+    assert many in text
+    assert one not in text
+    assert "Each of these bundles declares webhooks" in text
+    assert one in assert_page(reader.get(detail("etcd"))).text
 
 
 def test_every_failing_operator_is_counted(prod: Cluster) -> None:
