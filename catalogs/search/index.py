@@ -8,15 +8,17 @@ name are one group, with the fields in which they differ when they are not the s
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from itertools import chain, groupby
 from operator import attrgetter
 from sys import intern
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from django.db.models import F, Max, Q
+from django.db.models import F, Max, Q, Value
+from django.db.models.functions import Coalesce
 
 from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
@@ -32,7 +34,40 @@ _VERSION = re.compile(r"[.-]?v?\d+\.\d+.*$", re.DOTALL)
 _COMPANY = {"inc", "llc", "ltd", "gmbh", "ag", "corp", "corporation", "limited", "co", "the", "by"}
 LEAST_COMMON = 0.2  # share of common words in two summaries of one package
 Key = TypeVar("Key")
-Stamps = tuple[tuple[Any, ...], ...]
+
+
+class CatalogStamp(NamedTuple):
+    """What tells whether the rows of a catalog are current, and where the catalog belongs."""
+
+    pk: int
+    revision: int
+    content_hash: str
+    changed_at: datetime | None
+    judged: datetime | None  # the last evaluation of its predictions
+    slug: str
+    name: str
+    namespace: str
+    source_kind: str
+    priority: int
+    state: str
+    cluster_id: int | None
+    cluster: str  # name, `-` when none
+    cluster_revision: int | None
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What the rows of the catalog are made from, but for the verdicts."""
+        return (
+            *(self.revision, self.content_hash, self.changed_at),
+            *(self.slug, self.priority, self.disabled, self.cluster),
+        )
+
+    @property
+    def disabled(self) -> bool:
+        return self.state == Catalog.State.DISABLED
+
+
+Stamps = tuple[CatalogStamp, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,31 +161,61 @@ class PackageGroup:
 
 @dataclass(frozen=True, slots=True)
 class CatalogRows:
-    """The rows of one catalog, read for this stamp and source."""
+    """The rows of one catalog, with the verdicts of that evaluation. `content` is that of its stamp
+    and its source."""
 
-    stamp: tuple[object, ...]
+    content: tuple[object, ...]
+    judged: datetime | None
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SearchIndex:
-    """Every package name with its rows, in the order of names."""
+    """Every package name with its rows, in the order of names. What only searches look up is made
+    for the first one: lists are read much more often than an index is searched."""
 
-    token: Stamps
+    token: tuple[tuple[object, ...], ...]
     groups: tuple[PackageGroup, ...]
-    vocabulary: Vocabulary  # of names, titles and keywords
     catalogs: int  # each counted once, however many access methods it has
     sources: Mapping[str, str]  # slug of a catalog to the source of its rows
-    # Ids of rows by the things that searches look up.
-    by_text: Mapping[SearchText, Sequence[int]]
-    providing: Mapping[str, Sequence[int]]  # by GROUP/KIND; the rows whose head does
-    provided_before: Mapping[str, Sequence[int]]
-    using: Mapping[str, Sequence[int]]  # by repository in lower case
     parts: Mapping[int, CatalogRows]  # by id of the catalog
 
     @property
     def rows(self) -> Iterator[Row]:
+        """Those of the groups: without the verdicts that another source settles."""
         return chain.from_iterable(group.rows for group in self.groups)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Of names, titles and keywords."""
+        return Vocabulary(f"{text.name}{text.title}{text.keywords}" for text in self.by_text)
+
+    @cached_property
+    def by_text(self) -> Mapping[SearchText, Sequence[int]]:
+        """Ids of the rows that have the text; likewise below."""
+        return self._ids(lambda row: (row.search_text,))
+
+    @cached_property
+    def providing(self) -> Mapping[str, Sequence[int]]:
+        """By GROUP/KIND that the head provides."""
+        return self._ids(lambda row: row.provides)
+
+    @cached_property
+    def provided_before(self) -> Mapping[str, Sequence[int]]:
+        """By GROUP/KIND that other bundles provide."""
+        return self._ids(lambda row: row.provided_before)
+
+    @cached_property
+    def using(self) -> Mapping[str, Sequence[int]]:
+        """By repository in lower case."""
+        return self._ids(lambda row: {group.lower() for group in row.repositories})
+
+    def _ids(self, keys: Callable[[Row], Iterable[Key]]) -> dict[Key, list[int]]:
+        ids: dict[Key, list[int]] = {}
+        for row in self.rows:
+            for key in keys(row):
+                ids.setdefault(key, []).append(row.id)
+        return ids
 
 
 # Fields of a Row that a package has as texts by the same names.
@@ -162,18 +227,23 @@ _SHARED = (
     *("categories", "keywords", "install_modes", "infrastructure_features"),
     *("provides", "provided_before", "repositories"),
 )
+_SEARCHED = ("name", "display_name", "keywords", "provides", "provider", "categories")
 _lock = threading.Lock()
 _index: SearchIndex | None = None
 
 
 def catalog_stamps() -> Stamps:
     """Stamps that change whenever catalogs or clusters change; one query."""
+    cluster = Coalesce("cluster__name", Value(LOCAL))
+    rows = Catalog.objects.order_by("id").annotate(
+        judged=Max("prediction_runs__evaluated_at"), of_cluster=cluster
+    )
     return tuple(
-        Catalog.objects.order_by("id")
-        .annotate(judged=Max("prediction_runs__evaluated_at"))
-        .values_list(
-            *("id", "revision", "content_hash", "changed_at", "judged"),
-            *("slug", "priority", "state", "cluster__name", "cluster__revision"),
+        CatalogStamp(*row)
+        for row in rows.values_list(
+            *("pk", "revision", "content_hash", "changed_at", "judged"),
+            *("slug", "name", "namespace", "source_kind", "priority", "state"),
+            *("cluster_id", "of_cluster", "cluster__revision"),
         )
     )
 
@@ -181,34 +251,46 @@ def catalog_stamps() -> Stamps:
 def current_index(stamps: Stamps) -> SearchIndex:
     """The index for `stamps`; reads the packages only when a catalog changed."""
     global _index
-    token = tuple(stamp[:-1] for stamp in stamps)  # a cluster's state changes no package
+    # A cluster's state changes no package, nor does the state of a catalog that is read.
+    token = tuple((stamp.pk, stamp.judged, *stamp.content) for stamp in stamps)
     current = _index
     if current is not None and current.token == token:
         return current
     with _lock:
         if _index is None or _index.token != token:
-            _index = _read_index(token, _index)
+            _index = _read_index(stamps, token, _index)
         return _index
 
 
-def _read_index(token: Stamps, before: SearchIndex | None) -> SearchIndex:
-    catalogs = {catalog.pk: catalog for catalog in Catalog.objects.select_related("cluster").all()}
-    distinct = distinct_catalogs(catalogs.values())
+def _read_index(
+    stamps: Stamps, token: tuple[tuple[object, ...], ...], before: SearchIndex | None
+) -> SearchIndex:
+    distinct = distinct_catalogs(stamps)
     # Of a ClusterCatalog and a CatalogSource the former: all of its content can be read.
     sources = {row.pk: entries[-1].slug for entries in distinct for row in entries}
-    stamps = {stamp[0]: (*stamp, sources.get(stamp[0])) for stamp in token}
-    parts = {
-        pk: part
-        for pk, part in (before.parts if before else {}).items()
-        if pk in catalogs and part.stamp == stamps.get(pk)
-    }
-    changed = {pk: catalog for pk, catalog in catalogs.items() if pk not in parts}
-    rows: dict[int, list[Row]] = {pk: [] for pk in changed}
-    unchanged = chain.from_iterable(part.rows for part in parts.values())
-    for row in _rows(changed, sources, unchanged):
+    parts: dict[int, CatalogRows] = {}
+    changed: list[CatalogStamp] = []
+    judged: list[CatalogStamp] = []
+    for stamp in stamps:
+        part = before.parts.get(stamp.pk) if before else None
+        if part is None or part.content != (*stamp.content, sources[stamp.pk]):
+            changed.append(stamp)
+            continue
+        parts[stamp.pk] = part
+        if part.judged != stamp.judged:
+            judged.append(stamp)
+    rows: dict[int, list[Row]] = {stamp.pk: [] for stamp in (*changed, *judged)}
+    verdicts = _verdicts(rows) if rows else {}
+    for row in _rows(changed, sources, chain.from_iterable(part.rows for part in parts.values())):
         rows[row.catalog_id].append(row)
-    # A catalog without a stamp was added after the stamps were read: the next request reads it.
-    parts |= {pk: CatalogRows(stamps.get(pk, ()), tuple(rows[pk])) for pk in changed}
+    for stamp in judged:
+        rows[stamp.pk] = [*parts[stamp.pk].rows]
+    for stamp in (*changed, *judged):
+        parts[stamp.pk] = CatalogRows(
+            (*stamp.content, sources[stamp.pk]),
+            stamp.judged,
+            tuple(with_verdicts(row, verdicts.get(row.id, ())) for row in rows[stamp.pk]),
+        )
     return index_of(parts, token, before, catalogs=len(distinct))
 
 
@@ -246,7 +328,7 @@ def _verdicts(catalogs: Iterable[int]) -> dict[int, tuple[MethodVerdict, ...]]:
 
 def index_of(
     parts: Mapping[int, CatalogRows],
-    token: Stamps = (),
+    token: tuple[tuple[object, ...], ...] = (),
     before: SearchIndex | None = None,
     *,
     catalogs: int = 0,
@@ -264,27 +346,13 @@ def index_of(
             shown = _one_verdict(of_name)
             group = PackageGroup(shown, _union(shown), differences(of_name), of_name)
         groups.append(group)
-    by_text = _ids(rows, lambda row: (row.search_text,))
     return SearchIndex(
         token=token,
         groups=tuple(groups),
-        vocabulary=Vocabulary(f"{text.name}{text.title}{text.keywords}" for text in by_text),
         catalogs=catalogs,
         sources={row.catalog: row.source for row in rows},
-        by_text=by_text,
-        providing=_ids(rows, lambda row: row.provides),
-        provided_before=_ids(rows, lambda row: row.provided_before),
-        using=_ids(rows, lambda row: {group.lower() for group in row.repositories}),
         parts=parts,
     )
-
-
-def _ids(rows: Iterable[Row], keys: Callable[[Row], Iterable[Key]]) -> dict[Key, list[int]]:
-    ids: dict[Key, list[int]] = {}
-    for row in rows:
-        for key in keys(row):
-            ids.setdefault(key, []).append(row.id)
-    return ids
 
 
 def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
@@ -296,9 +364,10 @@ def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
 
 
 def _rows(
-    catalogs: Mapping[int, Catalog], sources: Mapping[int, str], unchanged: Iterable[Row]
-) -> Iterable[Row]:
-    """The rows of these catalogs; values that the unchanged rows have are shared; three queries."""
+    catalogs: Collection[CatalogStamp], sources: Mapping[int, str], unchanged: Iterable[Row]
+) -> Iterator[Row]:
+    """The rows of these catalogs, without verdicts and values of facets; values that the unchanged
+    rows have are shared; two queries."""
     if not catalogs:
         return
     fields = (
@@ -307,15 +376,13 @@ def _rows(
         *("infrastructure_features", "deprecated", "channel_count", "bundle_count"),
         *("search__provides", "search__provided_before", "search__repositories"),
     )
-    ids = list(catalogs)
-    changed, verdicts = _changes(ids), _verdicts(ids)
-    same = _shared(unchanged)
-    rows = Package.objects.filter(catalog__in=ids).order_by().values(*fields)
+    stamps = {stamp.pk: stamp for stamp in catalogs}
+    changed, same = _changes(stamps), _shared(unchanged)
+    rows = Package.objects.filter(catalog__in=stamps).order_by().values(*fields)
     for values in rows.iterator(chunk_size=2000):
-        catalog = catalogs[values["catalog_id"]]
-        updated = changed.get((catalog.pk, values["name"]))
-        plain = _row(values, catalog, sources[catalog.pk], same, updated)
-        yield with_values(replace(plain, verdicts=verdicts.get(plain.id, ())))
+        stamp = stamps[values["catalog_id"]]
+        updated = changed.get((stamp.pk, values["name"]))
+        yield _row(values, stamp, sources[stamp.pk], same, updated)
 
 
 def _shared(rows: Iterable[Row]) -> dict[object, object]:
@@ -325,10 +392,7 @@ def _shared(rows: Iterable[Row]) -> dict[object, object]:
         for name in _SHARED:
             values = getattr(row, name)
             same[values] = values
-        text = row.search_text
-        same[text.name, text.title, text.keywords, text.kinds, text.provider, text.categories] = (
-            text
-        )
+        same[tuple(getattr(row, name) for name in _SEARCHED)] = row.search_text
     return same
 
 
@@ -353,14 +417,19 @@ def _one_verdict(rows: tuple[Row, ...]) -> tuple[Row, ...]:
     )
 
 
+def with_verdicts(row: Row, verdicts: tuple[MethodVerdict, ...]) -> Row:
+    """The row with these verdicts and its values of every facet, which every request reads."""
+    return with_values(replace(row, verdicts=verdicts))
+
+
 def with_values(row: Row) -> Row:
-    """The row with its values of every facet, which every request reads."""
+    """The row with its values of every facet."""
     return replace(row, values=tuple(values(row) for values in FACETS.values()))
 
 
 def _row(
     values: Mapping[str, object],
-    catalog: Catalog,
+    catalog: CatalogStamp,
     source: str,
     same: dict[object, object],
     updated: datetime | None,
@@ -378,16 +447,19 @@ def _row(
 
     keywords, categories = texts("keywords"), texts("categories")
     provides = texts("search__provides")
-    kinds = [gvk.rpartition("/")[2] for gvk in provides]
-    names, provider = ([text("name")], [text("display_name")]), [text("provider")]
-    texts_of_row = search_texts(*names, keywords, kinds, provider, categories)
+    name, title, provider = text("name"), text("display_name"), text("provider")
+    searched = (name, title, keywords, provides, provider, categories)  # as in _SEARCHED
+    if searched not in same:
+        kinds = [gvk.rpartition("/")[2] for gvk in provides]
+        words = search_texts([name], [title], keywords, kinds, [provider], categories)
+        same[searched] = SearchText(*words)
     return Row(
         **{name: text(name) for name in _TEXTS},
         id=int(str(values["id"])),
         catalog_id=catalog.pk,
         catalog=catalog.slug,
         source=source,
-        cluster=catalog.cluster_name,
+        cluster=catalog.cluster,
         icon=text("icon_id"),
         categories=categories,
         keywords=keywords,
@@ -399,14 +471,9 @@ def _row(
         provides=provides,
         provided_before=texts("search__provided_before"),
         repositories=texts("search__repositories"),
-        search_text=same.setdefault(texts_of_row, SearchText(*texts_of_row)),  # type: ignore[arg-type]
+        search_text=same[searched],  # type: ignore[arg-type]
         updated=updated,
-        rank=(
-            catalog.state == Catalog.State.DISABLED,
-            -catalog.priority,
-            catalog.slug,
-            catalog.cluster.name if catalog.cluster else LOCAL,
-        ),
+        rank=(catalog.disabled, -catalog.priority, catalog.slug, catalog.cluster),
     )
 
 

@@ -60,7 +60,7 @@ def software(request: HttpRequest) -> HttpResponse:
         "read_as": presenters.read_as(hits),
         "result": result,
         "catalogs": index.catalogs,
-        "several_clusters": len({cluster for *_, cluster, _ in stamps if cluster}) > 1,
+        "several_clusters": len({stamp.cluster_id for stamp in stamps if stamp.cluster_id}) > 1,
         "facets": presenters.facets(result, filters, request.GET),
         "labels": presenters.chosen_labels(filters, request.GET),
         "may_install": may_act(request.user)[0],

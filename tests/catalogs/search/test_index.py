@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from catalogs.models import Catalog
+from catalogs.models import Catalog, PredictionRun
 from catalogs.search import index
 from catalogs.search.index import SearchIndex, catalog_stamps, current_index
-from tests.factories import make_catalog, make_cluster, make_package
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_package,
+    make_prediction,
+)
 
 _PLAIN = ("token", "catalogs", "sources", "providing", "provided_before", "using")
 
@@ -41,7 +47,11 @@ def content(read: SearchIndex) -> dict[str, Any]:
             for group in read.groups
         ],
         "parts": {
-            pk: (part.stamp, sorted((asdict(row) for row in part.rows), key=itemgetter("id")))
+            pk: (
+                part.content,
+                part.judged,
+                sorted((asdict(row) for row in part.rows), key=itemgetter("id")),
+            )
             for pk, part in read.parts.items()
         },
         "by_text": [(text.name, ids) for text, ids in read.by_text.items()],
@@ -60,7 +70,7 @@ def test_a_changed_catalog_is_read_again_and_no_other(monkeypatch: pytest.Monkey
     change(second)
     with CaptureQueriesContext(connection) as queries:
         after = current_index(catalog_stamps())
-    assert len(queries) == 5  # stamps, catalogs, changes, verdicts, packages
+    assert len(queries) == 4  # stamps, verdicts, changes, packages
     (packages,) = [q["sql"] for q in queries if 'FROM "catalogs_package" ' in q["sql"]]
     assert f'"catalog_id" IN ({second.pk})' in packages
     assert [group.rows[0].name for group in after.groups] == ["etcd", "jaeger", "kiali"]
@@ -70,6 +80,35 @@ def test_a_changed_catalog_is_read_again_and_no_other(monkeypatch: pytest.Monkey
     assert kiali.differs == ("provider",)
     assert len({id(row.keywords) for row in after.rows}) == 1, "equal values are stored once"
     assert content(after) == content(read_anew(monkeypatch))
+
+
+def test_after_an_evaluation_only_verdicts_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = make_catalog(name="first")
+    package = make_package(name="etcd", catalog=catalog)
+    prediction = make_prediction(bundle=package.bundles.first())
+    (row,) = current_index(catalog_stamps()).rows
+    assert [verdict.verdict for verdict in row.verdicts] == ["installable"]
+    prediction.verdict = "not_installable"
+    prediction.save()
+    PredictionRun.objects.update(evaluated_at=timezone.now())
+    with CaptureQueriesContext(connection) as queries:
+        after = current_index(catalog_stamps())
+    assert len(queries) == 2  # stamps, verdicts
+    (row,) = after.rows
+    assert [verdict.verdict for verdict in row.verdicts] == ["not_installable"]
+    assert "PlatformOperator" not in row.values[0]
+    assert content(after) == content(read_anew(monkeypatch))
+
+
+def test_an_attempt_to_read_a_catalog_changes_no_row() -> None:
+    catalog = make_catalog(name="first", state=Catalog.State.SERVING)
+    make_package(name="etcd", catalog=catalog)
+    before = current_index(catalog_stamps())
+    Catalog.objects.update(state=Catalog.State.FAILED)
+    assert current_index(catalog_stamps()) is before
+    Catalog.objects.update(state=Catalog.State.DISABLED)
+    (row,) = current_index(catalog_stamps()).rows
+    assert row.rank[0], "a catalog that is switched off ranks behind the others"
 
 
 def test_a_catalog_that_is_gone_leaves_the_index(monkeypatch: pytest.MonkeyPatch) -> None:

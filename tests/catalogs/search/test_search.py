@@ -423,7 +423,7 @@ def catalogs(draw: Any) -> SearchIndex:
         st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("rb")), unique=True, max_size=8)
     )
     rows = tuple(make_row(i, name, where, draw) for i, (name, where) in enumerate(places))
-    return index_of({1: CatalogRows((), rows)})
+    return index_of({1: CatalogRows((), None, rows)})
 
 
 CHOICES = st.dictionaries(
