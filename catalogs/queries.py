@@ -52,13 +52,18 @@ class CatalogState:
 
 
 class _Provided(Protocol):
-    """What tells catalogs apart, of a Catalog or CatalogState."""
+    """What tells catalogs apart, of a Catalog, CatalogState or CatalogStamp."""
 
-    pk: Any
-    cluster_id: Any
-    source_kind: Any
-    namespace: Any
-    name: Any
+    @property
+    def pk(self) -> Any: ...
+    @property
+    def cluster_id(self) -> Any: ...
+    @property
+    def source_kind(self) -> Any: ...
+    @property
+    def namespace(self) -> Any: ...
+    @property
+    def name(self) -> Any: ...
 
 
 Row = TypeVar("Row", bound=_Provided)

@@ -85,7 +85,7 @@ def test_a_changed_catalog_is_read_again_and_no_other(monkeypatch: pytest.Monkey
 def test_after_an_evaluation_only_verdicts_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = make_catalog(name="first")
     package = make_package(name="etcd", catalog=catalog)
-    prediction = make_prediction(bundle=package.bundles.first())
+    prediction = make_prediction(bundle=package.bundles.all()[0])
     (row,) = current_index(catalog_stamps()).rows
     assert [verdict.verdict for verdict in row.verdicts] == ["installable"]
     prediction.verdict = "not_installable"
