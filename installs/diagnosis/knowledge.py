@@ -2,8 +2,8 @@
 
 Entries are matched by rank (-1 lines of OLM Web's own that quote a controller, 0 specific, 1
 answers of any API server, 2 its most general ones and wrappers, 3 what is left, 4 any text of a
-kind, which has to be known), the API server's refusals first, then in the order of STAGES and of
-their files; the first match wins. A `wrapper` only adds context: the text in its group `detail`,
+kind, which has to be known), the files of _FIRST before the others, then in the order of STAGES and
+of their files; the first match wins. A `wrapper` only adds context: the text in its group `detail`,
 `inner`, `last` or `logs` is classified again. Patterns must be bounded: no unlimited repetition
 except at their end. Matching is bounded in time by cutting the text.
 
@@ -35,7 +35,7 @@ STAGES = {
         *("unpack_catalog", "unpack_network", "unpack_image"),
         *("unpack_jobs", "unpack_bundle"),
     ),
-    "resolve": ("resolve_v1", "resolve_v0"),
+    "resolve": ("resolve_catalogd", "resolve_v1", "resolve_v0"),
     "upgrade": ("upgrade_checks", "upgrade_crds", "upgrade"),
     "install": (
         *("api_webhooks", "api_admission", "api_kinds", "api_objects"),
@@ -48,9 +48,10 @@ STAGES = {
     "normal": ("normal",),
 }
 # Refusals of the API server: any controller may pass them on about any object, so that they come
-# before the other entries of their rank.
+# before the other entries of their rank. So do errors of requests to catalogd, as it is no
+# registry.
 _FIRST = (
-    *("api_webhooks", "api_admission", "api_kinds", "api_objects"),
+    *("resolve_catalogd", "api_webhooks", "api_admission", "api_kinds", "api_objects"),
     *("api_server", "api_client"),
 )
 # What `kinds: [every]` stands for.
