@@ -14,7 +14,13 @@ from olmweb.kube.fields import items, number, text
 NOT_READY = "NotReady"  # reason of a container that runs and does not pass its probes
 NODE_LOST = "NodeNotReady"  # reason of a pod whose node has stopped to report
 REPORT = "resolver"  # detail: what OLM's resolver reports of the connection
-_CONNECTING = ("CONNECTING", "IDLE")
+CONNECTED = "READY"  # states of gRPC, in connectionState.lastObservedState
+FAILED_ATTEMPT = "TRANSIENT_FAILURE"
+NO_STATE = "no connectionState"  # of OLM Web itself: nothing else says so
+_CONNECTING = ("", "CONNECTING", "IDLE")
+UNCONNECTED_SINCE = "unconnected_since"  # detail: when the connection was lost or first wanted
+# Detail: set by installs.state.pods once that is longer ago than the usual time.
+OVERDUE = "overdue"
 _KILLED = "ended with OOMKilled"
 # The Deployment in every release, whatever its namespace: olmv1-system, openshift-catalogd.
 CATALOGD = "catalogd-controller-manager"
@@ -22,18 +28,23 @@ FAILING = "catalog pod "  # how the line about a pod that does not run begins
 
 
 def catalog_pod_line(source: Observation) -> str:
-    """The line about the pods of a CatalogSource; empty while they were not read.
+    """The line about the pods of a CatalogSource; empty while they were not read or its connection
+    is only being made.
 
     A container that was killed for its memory comes first, then one that does not start, then one
-    that is not ready. A pod that is still being created is no cause.
+    that is not ready. A pod that is being created is a cause only when the connection is overdue.
     """
     details = source.details
     where = f"{source.namespace}/{source.name}"
-    state = text(details, "state") or "not set"
-    if pod := _cause(details):
+    state = text(details, "state")
+    overdue = details.get(OVERDUE) is True
+    if pod := _cause(details, overdue=overdue):
         return f"{FAILING}{_words(source.namespace, pod)}"
-    if state in _CONNECTING:
+    if is_connecting(source):
         return ""
+    if not state:
+        pods = " and no pod" if details.get("pods_total") == 0 else ""
+        return f"catalog {where} has no connection{pods}: OLM has written no state of it"
     report = f"; the resolver reports: {words}" if (words := text(details, REPORT)) else ""
     if address := text(details, "address"):
         return f"catalog {where} is served at {address}: connection {state}{report}"
@@ -47,6 +58,12 @@ def catalog_pod_line(source: Observation) -> str:
     return f"catalog {where} has running pods: connection {state} at {address}{report}"
 
 
+def is_connecting(source: Observation) -> bool:
+    """Whether OLM is about to connect to a CatalogSource, and has not tried in vain for long."""
+    details = source.details
+    return text(details, "state") in _CONNECTING and details.get(OVERDUE) is not True
+
+
 def catalogd_line(catalogd: Mapping[str, Any]) -> str:
     """The line about catalogd, which serves every ClusterCatalog; empty while it is available.
 
@@ -57,7 +74,7 @@ def catalogd_line(catalogd: Mapping[str, Any]) -> str:
     namespace = text(catalogd, "namespace")
     if not number(catalogd, "replicas"):
         return f"catalogd in {namespace} is scaled to zero"
-    if pod := _cause(catalogd):
+    if pod := _cause(catalogd, overdue=False):
         return f"catalogd pod {_words(namespace, pod)}"
     if catalogd.get("pods_total") == 0:
         return f"catalogd in {namespace} has no pod"
@@ -83,14 +100,13 @@ def _words(namespace: str, pod: Mapping[str, Any]) -> str:
     return f"{place}: {reason}: {message} ({number(pod, 'restarts')} restarts)"
 
 
-def _cause(details: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _cause(details: Mapping[str, Any], *, overdue: bool) -> Mapping[str, Any] | None:
     def rank(pod: Mapping[str, Any]) -> int:
         killed = _KILLED in text(pod, "message") or text(pod, "reason") == "OOMKilled"
-        return 0 if killed else 2 if text(pod, "reason") == NOT_READY else 1
+        return 0 if killed else 2 if text(pod, "reason") == NOT_READY else 3 if begins(pod) else 1
 
-    pods = [
-        pod
-        for pod in items(details, "pods")
-        if class_of("Pod", WAITING, "", text(pod, "reason")) is not State.PROGRESSING
-    ]
+    def begins(pod: Mapping[str, Any]) -> bool:
+        return class_of("Pod", WAITING, "", text(pod, "reason")) is State.PROGRESSING
+
+    pods = [pod for pod in items(details, "pods") if overdue or not begins(pod)]
     return min(pods, key=rank, default=None)

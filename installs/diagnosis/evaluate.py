@@ -9,7 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from installs.diagnosis.catalog_pods import FAILING, catalog_pod_line
+from installs.diagnosis.catalog_pods import (
+    CONNECTED,
+    FAILING,
+    NO_STATE,
+    catalog_pod_line,
+    is_connecting,
+)
 from installs.diagnosis.knowledge import Finding, KnowledgeMatch, find, render
 from installs.diagnosis.states import BROKEN, PHASE, WAITING, State, class_of
 from installs.diagnosis.types import ChainLink, Condition, Observation, read_conditions
@@ -149,7 +155,8 @@ def evaluate_catalog_source(obj: Observation) -> Evaluation:
     """A CatalogSource: its reason if that is an error, else the state of its connection, with what
     its pods say.
 
-    It is ABSENT until OLM has tried to connect, and failing as soon as a pod of it can't run.
+    It is ABSENT until OLM has tried to connect, and failing as soon as a pod of it can't run or its
+    connection is overdue.
     """
     reason = text(obj.details, "reason")
     message = text(obj.details, "message")
@@ -158,12 +165,16 @@ def evaluate_catalog_source(obj: Observation) -> Evaluation:
         if status in BROKEN:
             return Evaluation(status, reason, message)
     state = text(obj.details, "state")
-    line = catalog_pod_line(obj) if state != "READY" else ""
+    line = catalog_pod_line(obj) if state != CONNECTED else ""
     if line.startswith(FAILING):
         return Evaluation(State.RETRYING, reason or state, line)
     if not state:
-        return Evaluation(State.ABSENT, reason, message)
+        if is_connecting(obj):
+            return Evaluation(State.ABSENT, reason, message)
+        return Evaluation(State.RETRYING, reason or NO_STATE, line)
     status = class_of(obj.kind, "connectionState", state, "")
+    if status is State.PROGRESSING and not is_connecting(obj):
+        status = State.DEGRADED
     return Evaluation(status, reason or state, line if status in BROKEN and line else message)
 
 

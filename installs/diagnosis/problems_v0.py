@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from installs.diagnosis import resolution
-from installs.diagnosis.catalog_pods import FAILING
 from installs.diagnosis.evaluate import (
     APPROVAL,
     DeploymentFailure,
@@ -456,8 +455,6 @@ def _own_catalog(installation: V0Installation) -> V0Problem | None:
     """
     catalog, verdict = installation.catalog, installation.catalog_verdict
     if catalog is None or verdict.state not in BROKEN:
-        return None
-    if verdict.reason in ("CONNECTING", "IDLE") and not verdict.message.startswith(FAILING):
         return None
     message = verdict.message or verdict.reason
     link = link_of(catalog, verdict, first_broken=True)

@@ -188,6 +188,7 @@ _OLM_V0 = {
         reason - ConfigMapError,RegistryServerError R
         reason - InvalidIntervalError I
         connectionState READY - H
+        connectionState CONNECTING,IDLE - P
         connectionState * - D
     """,
     "OperatorGroup": """

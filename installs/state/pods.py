@@ -2,11 +2,13 @@
 connected to, to know why they don't run."""
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
 
-from installs.diagnosis.catalog_pods import NODE_LOST, NOT_READY
+from installs.diagnosis.catalog_pods import NODE_LOST, NOT_READY, OVERDUE, UNCONNECTED_SINCE
+from installs.diagnosis.notes import stuck
 from installs.models import Component, OperatorReference
 from installs.state.assess import assess
 from installs.state.decode.workloads import runs
@@ -15,7 +17,7 @@ from installs.state.store import batched
 from installs.state.write import WriteResult, lock, save_reachable
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
-from olmweb.kube.fields import dig, items, number, text
+from olmweb.kube.fields import dig, items, number, read_time, text
 from olmweb.kube.resources import CATALOG_SOURCES, ENDPOINT_SLICES, PODS
 from olmweb.models import Cluster
 from olmweb.runtime.leases import fenced_transaction
@@ -31,17 +33,21 @@ Pods = list[dict[str, Any]]
 
 
 def refresh_pods(cluster: Cluster, client: KubeClient) -> WriteResult:
-    """Lists the pods of what does not run and stores why they wait.
+    """Lists the pods of what does not run and stores why they wait, and which connections of
+    CatalogSources are overdue.
 
-    Without permission to read pods nothing is stored. Raises Unreachable and Unauthorized.
+    Without permission to read pods nothing is stored of them. Raises Unreachable and Unauthorized.
     """
     rows = Component.objects.filter(cluster=cluster, kind__in=_KINDS).order_by("-observed_at")
     down = [row for row in rows.only("kind", "namespace", "name", "details") if not runs(row)]
-    details: dict[int, dict[str, Any]] = {}
+    now = timezone.now()
+    details: dict[int, dict[str, Any]] = {
+        row.pk: {OVERDUE: True} for row in down if _is_overdue(row, now)
+    }
     for row in down[:DEPLOYMENTS]:
         try:
             if row.kind == CATALOG_SOURCE:
-                details[row.pk] = _registry_details(client, row)
+                details[row.pk] = details.get(row.pk, {}) | _registry_details(client, row)
             elif selector := selector_text(row.details.get("selector")):
                 pods = _pods(client, row.namespace, selector)
                 details[row.pk] = {"pods": _entries(waiting_of(pod) for pod in pods)}
@@ -50,6 +56,12 @@ def refresh_pods(cluster: Cluster, client: KubeClient) -> WriteResult:
         except KubeError:
             break
     return _write(cluster, details) if details else WriteResult()
+
+
+def _is_overdue(row: Component, now: datetime) -> bool:
+    """Whether OLM has had no connection to a CatalogSource for longer than is usual."""
+    since = read_time(row.details.get(UNCONNECTED_SINCE))
+    return row.kind == CATALOG_SOURCE and stuck(row.kind, text(row.details, "state"), since, now)
 
 
 def _registry_details(client: KubeClient, source: Component) -> dict[str, Any]:

@@ -5,12 +5,14 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from django.utils.html import escape
 
 from catalogs.models import Catalog
@@ -35,17 +37,15 @@ READY = {
 SLICE = "discovery.k8s.io/v1"
 
 
-def make_source(server: servers.ApiServer, name: str, **spec: Any) -> None:
-    """A CatalogSource that OLM is not connected to."""
+def make_source(server: servers.ApiServer, name: str, state: str = "TRANSIENT_FAILURE") -> None:
+    """A CatalogSource that OLM is not connected to; without a state OLM never saw it."""
     meta = {"name": name, "namespace": NAMESPACE}
-    spec = {"sourceType": "grpc", "image": "quay.io/operatorhubio/catalog:latest"} | spec
+    spec = {"sourceType": "grpc", "image": "quay.io/operatorhubio/catalog:latest"}
     source = {"apiVersion": V1ALPHA1, "kind": "CatalogSource", "metadata": meta, "spec": spec}
-    connection = {
-        "address": f"{name}.{NAMESPACE}.svc:50051",
-        "lastObservedState": "TRANSIENT_FAILURE",
-    }
     server.admin.create(source)
-    server.admin.set_status(source, {"connectionState": connection})
+    if state:
+        connection = {"address": f"{name}.{NAMESPACE}.svc:50051", "lastObservedState": state}
+        server.admin.set_status(source, {"connectionState": connection})
 
 
 def make_pod(server: servers.ApiServer, name: str, source: str, status: dict[str, Any]) -> None:
@@ -89,7 +89,11 @@ def assert_names(trouble: CatalogTrouble, finding: str, says: tuple[str, ...]) -
 
 
 def test_pods_of_catalogs_on_a_real_server_say_why_they_are_down(
-    fresh_apiserver: servers.ApiServer, tmp_path: Path, settings: Any, reader: Client
+    fresh_apiserver: servers.ApiServer,
+    tmp_path: Path,
+    settings: Any,
+    reader: Client,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = fresh_apiserver
     servers.apply_crds(server)
@@ -111,7 +115,17 @@ def test_pods_of_catalogs_on_a_real_server_say_why_they_are_down(
     make_pod(server, "replaced-a", "replaced", evicted)
     make_pod(server, "replaced-b", "replaced", READY)
     make_slice(server, "replaced", True)
+    for name, state in (("connecting", "CONNECTING"), ("idle", "IDLE")):
+        make_source(server, name, state)
+        make_pod(server, f"{name}-x7k2p", name, READY)
+        make_slice(server, name, True)
+    make_source(server, "unseen", "")
+    young = {"connecting", "idle", "unseen"}
 
+    assert sync_cluster(cluster).error == ""
+    assert young.isdisjoint(by_name(cluster))
+    later = timezone.now() + timedelta(minutes=6)
+    monkeypatch.setattr("installs.state.pods.timezone.now", lambda: later)
     assert sync_cluster(cluster).error == ""
     troubles = by_name(cluster)
     for name, case in expected.items():
@@ -121,6 +135,9 @@ def test_pods_of_catalogs_on_a_real_server_say_why_they_are_down(
         assert_names(troubles[name], "cs-no-endpoint", (f"{name}.{NAMESPACE}.svc:50051",))
     for name in ("behind-a-wall", "replaced"):
         assert_names(troubles[name], "cs-network", ("nc -zv",))
+    assert_names(troubles["connecting"], "cs-network", ("has been CONNECTING for more",))
+    assert_names(troubles["idle"], "cs-network", ("has been IDLE for more",))
+    assert_names(troubles["unseen"], "cs-no-state", ("neither", "app=catalog-operator"))
 
     rows = reader.get("/api/v1/catalog-troubles?limit=100").json()["items"]
     shown = {row["name"]: row for row in rows}
@@ -147,6 +164,12 @@ def answer_http(connection: socket.socket) -> None:
     connection.recv(100)
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
     connection.close()
+
+
+def never_answer(connection: socket.socket) -> None:
+    with connection, suppress(OSError):
+        while connection.recv(4096):
+            pass
 
 
 @contextmanager
@@ -182,11 +205,13 @@ def test_real_olm_reports_why_the_server_at_an_address_does_not_answer(
     with ExitStack() as stack:
         tls = stack.enter_context(listening(lambda connection: end_as_tls(connection, context)))
         http = stack.enter_context(listening(answer_http))
+        silent = stack.enter_context(listening(never_answer))
         causes = {
             "name": ("no-such-host.invalid:50051", "is not resolved on the cluster"),
             "closed": (closed, "the connection is refused"),
             "tls": (tls, "a server that demands TLS"),
             "http": (http, "speaks HTTP/1.1 and not gRPC"),
+            "silent": (silent, "does not answer on it within 20 seconds"),
         }
         sources = []
         for name, (address, _) in causes.items():

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from installs.diagnosis import types as diagnosis
+from installs.diagnosis.catalog_pods import CONNECTED, UNCONNECTED_SINCE
 from installs.diagnosis.resolution import RESOLUTION_FAILED, blamed_catalog, conflicting
 from installs.state.decode.common import (
     LISTED,
@@ -244,7 +245,12 @@ def _package(obj: Object, properties: list[Object]) -> str:
 
 
 def catalog_source(obj: Object) -> DecodedObject | None:
-    """The app `catalogs` reads its content and gets the object itself."""
+    """The app `catalogs` reads its content and gets the object itself.
+
+    While OLM is not connected, `unconnected_since` is the latest time at which that began: OLM sets
+    lastConnect with each change of the state, and again when the state of another catalog changed.
+    installs.state.decode.workloads.carry_pods keeps the first one.
+    """
     connection = dig(obj, "status", "connectionState")
     details = {
         "type": text(obj, "spec", "sourceType", limit=60),
@@ -259,6 +265,9 @@ def catalog_source(obj: Object) -> DecodedObject | None:
         "message": text(obj, "status", "message"),
         "last_poll": text(obj, "status", "latestImageRegistryPoll", limit=60),
     }
+    if details["state"] != CONNECTED:
+        created = text(obj, "metadata", "creationTimestamp", limit=60)
+        details[UNCONNECTED_SINCE] = details["last_connect"] or created
     return decoded_object(obj, "CatalogSource", component_columns(obj), details, source=obj)
 
 

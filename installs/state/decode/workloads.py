@@ -3,6 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from installs.diagnosis.catalog_pods import (
+    CONNECTED,
+    FAILED_ATTEMPT,
+    OVERDUE,
+    UNCONNECTED_SINCE,
+)
 from installs.state.decode.common import (
     LISTED,
     PACKAGE_LABEL,
@@ -16,10 +22,9 @@ from installs.state.decode.platform import RUKPAK
 from installs.state.decode.schemas import config_schema, required_fields, schema_fields
 from installs.state.decode.v1 import OLM_V1
 from olmweb.kube.decode import WRITTEN
-from olmweb.kube.fields import Object, dig, items, number, text, texts
+from olmweb.kube.fields import Object, dig, items, number, read_time, text, texts
 
 _NO_OWNER: Key = ("", "", "")
-CONNECTED = "READY"  # connectionState.lastObservedState of a CatalogSource
 _OF_PODS = ("pods", "pods_total", "endpoints")  # details
 
 
@@ -125,7 +130,20 @@ def carry_pods(obj: DecodedObject, before: Object) -> dict[str, Any]:
     """The details of an object, with the stored pods while it does not run."""
     if runs(obj):
         return obj.details
-    return obj.details | {name: before[name] for name in _OF_PODS if name in before}
+    pods = {name: before[name] for name in _OF_PODS if name in before}
+    return obj.details | pods | _carry_wait(obj, before)
+
+
+def _carry_wait(obj: DecodedObject, before: Object) -> dict[str, Any]:
+    """Since when OLM has not been connected to a CatalogSource, and whether it is overdue: after an
+    attempt that failed it is, whatever the state of the next one."""
+    first = read_time(before.get(UNCONNECTED_SINCE))
+    if first is None or (obj.created_at is not None and first < obj.created_at):
+        return {}  # it was connected, or is another object of the same name
+    latest = read_time(obj.details.get(UNCONNECTED_SINCE))
+    wait = {} if latest and latest < first else {UNCONNECTED_SINCE: before[UNCONNECTED_SINCE]}
+    overdue = before.get(OVERDUE) is True or text(before, "state") == FAILED_ATTEMPT
+    return wait | ({OVERDUE: True} if overdue else {})
 
 
 def deployment_owner(obj: Object) -> Key:

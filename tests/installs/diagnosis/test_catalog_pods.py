@@ -8,7 +8,7 @@ from installs.diagnosis.catalog_pods import catalog_pod_line, catalogd_line
 from installs.diagnosis.chains import diagnose
 from installs.diagnosis.evaluate import ReportedMessage, evaluate_catalog_source, finding_of
 from installs.diagnosis.knowledge import find
-from installs.diagnosis.states import State
+from installs.diagnosis.states import BROKEN, State
 from installs.diagnosis.types import Observation
 from tests.worlds.observations import NS, catalog, conditions, finding_id
 
@@ -78,6 +78,37 @@ def test_what_is_not_known_or_only_begins_changes_nothing() -> None:
     assert evaluate_catalog_source(ready).state is State.HEALTHY
     connecting = source(state="CONNECTING")
     assert evaluate_catalog_source(connecting).message == ""
+
+
+@pytest.mark.parametrize(
+    ("details", "expected", "says"),
+    [
+        ({"state": "", "total": 0}, "cs-no-state", "neither status.connectionState nor a pod"),
+        ({"state": ""}, "cs-no-state", "has no status.connectionState"),
+        ({"state": "CONNECTING", "total": 0}, "cs-no-pod", "No pod with the label"),
+        ({"state": "CONNECTING", "endpoints": 0}, "cs-no-endpoint", "its Service leads to none"),
+        ({"state": "CONNECTING", "endpoints": 1}, "cs-network", "has been CONNECTING for more"),
+        ({"state": "IDLE", "endpoints": 1}, "cs-network", "has been IDLE for more"),
+        ({"state": "CONNECTING", "address": "r:1"}, "cs-address", "has been CONNECTING for more"),
+        ({"state": "IDLE", "address": "r:1"}, "cs-address", "has been IDLE for more"),
+    ],
+)
+def test_a_connection_that_is_overdue_is_a_trouble_with_a_cause(
+    details: dict[str, Any], expected: str, says: str
+) -> None:
+    assert evaluate_catalog_source(source(**details)).state not in BROKEN
+    overdue = source(overdue=True, **details)
+    assert evaluate_catalog_source(overdue).state in BROKEN
+    identity, text = cause(overdue)
+    assert (identity, says in text) == (expected, True), text
+
+
+def test_a_pod_that_is_being_created_is_the_cause_of_a_connection_that_is_overdue() -> None:
+    creating = entry("ContainerCreating")
+    assert cause(source(creating, state="CONNECTING"))[0] == ""
+    assert cause(source(creating, state="CONNECTING", overdue=True))[0] == "cs-pod-creating"
+    killed = entry("CrashLoopBackOff", KILLED)
+    assert cause(source(creating, killed, overdue=True))[0] == "cs-pod-memory"
 
 
 def subscription(*raw_conditions: tuple[str, ...], **details: Any) -> Observation:

@@ -265,7 +265,9 @@ def test_what_is_deprecated_is_told_once() -> None:
         ({"state": "READY"}, "Healthy", ""),
         ({}, "Installing", ""),
         ({"state": "TRANSIENT_FAILURE"}, "Degraded", "cs-not-connected"),
-        ({"state": "CONNECTING"}, "Degraded", "cs-not-connected"),
+        ({"state": "CONNECTING"}, "Installing", ""),
+        ({"state": "CONNECTING", "overdue": True}, "Degraded", "cs-not-connected"),
+        ({"overdue": True}, "Failed", "cs-no-state"),
         ({"reason": "SpecInvalidError", "message": "image and address unset: at least one must be "
           "set for sourcetype: grpc"}, "Blocked", "cs-spec-invalid"),
         ({"reason": "ConfigMapError", "message": "failed to get catalog config map cm: not found"},

@@ -164,7 +164,9 @@ def test_no_catalog_at_all_blocks() -> None:
         ({"state": "", "reason": "SpecInvalidError", "message": "image and address unset: at least "
           "one must be set for sourcetype: grpc"}, "Blocked", "cs-spec-invalid"),
         ({"state": "CONNECTING"}, "Installing", ""),
+        ({"state": "CONNECTING", "overdue": True}, "Failed", "cs-not-connected"),
         ({"state": ""}, "Installing", ""),
+        ({"state": "", "overdue": True}, "Failed", "cs-no-state"),
     ],
 )  # fmt: skip
 def test_a_catalog_that_says_what_is_wrong_explains_a_subscription_that_waits(

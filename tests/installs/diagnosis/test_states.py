@@ -208,9 +208,9 @@ READ_FROM_CODE = {
         reason - RegistryServerError R
         reason - InvalidIntervalError I
         connectionState READY - H
-        connectionState CONNECTING - D
+        connectionState CONNECTING - P
         connectionState TRANSIENT_FAILURE - D
-        connectionState IDLE - D
+        connectionState IDLE - P
         connectionState SHUTDOWN - D
     """,
     "OperatorGroup": """

@@ -1,16 +1,20 @@
 """Why a catalog is down: on its page, in REST and in the findings of the operators that need it."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from catalogs.models import Catalog
 from installs.models import ClusterInventory, Component, Operator
-from installs.queries.catalog_troubles import catalog_troubles
+from installs.queries.catalog_troubles import CatalogTrouble, catalog_troubles
 from installs.state.full_sync import sync_cluster
 from installs.state.pods import refresh_pods
+from installs.state.write import WriteResult
 from olmweb.clusters import client_for
+from olmweb.kube.errors import Forbidden
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_cluster
@@ -18,6 +22,7 @@ from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
 LAB = {"kind": "CatalogSource", "namespace": "team-lab", "name": "lab-catalog"}
+ADDRESS = "lab-catalog.team-lab.svc:50051"
 
 
 @pytest.fixture
@@ -94,6 +99,141 @@ def test_the_catalog_page_and_rest_show_cause_pods_and_remedy(
     assert item["finding"]["id"] == "cs-pod-memory"
     assert item["pods"][0]["reason"] == "CrashLoopBackOff"
     assert item["operators"] == 2
+
+
+def connect(sandbox: Sandbox, state: str, *, minutes_ago: int) -> None:
+    """OLM's connection to the lab catalog changed to this state; no state is no status at all."""
+    source = sandbox.store.get(LAB["kind"], LAB["name"], LAB["namespace"])
+    assert source is not None
+    at = (timezone.now() - timedelta(minutes=minutes_ago)).isoformat()
+    connection = {"address": ADDRESS, "lastObservedState": state, "lastConnect": at}
+    with sandbox.store.changed:
+        sandbox.store.put({**source, "status": {"connectionState": connection} if state else {}})
+
+
+def lab_trouble(prod: Cluster) -> CatalogTrouble | None:
+    return next((row for row in catalog_troubles([prod]) if row.catalog.name == LAB["name"]), None)
+
+
+def finding_of(prod: Cluster) -> str:
+    trouble = lab_trouble(prod)
+    return trouble.finding.id if trouble and trouble.finding else ""
+
+
+def with_ready_pod(sandbox: Sandbox) -> None:
+    pod = lab_pod(sandbox)
+    container = {"name": "registry-server", "ready": True, "restartCount": 0}
+    running = {**container, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    with sandbox.store.changed:
+        sandbox.store.put({**pod, "status": {"phase": "Running", "containerStatuses": [running]}})
+
+
+@pytest.mark.parametrize("state", ["CONNECTING", "IDLE"])
+def test_a_connection_that_is_made_for_long_is_a_trouble_everywhere(
+    reader: Client, prod: Cluster, sandbox: Sandbox, state: str
+) -> None:
+    connect(sandbox, "READY", minutes_ago=60)
+    with_ready_pod(sandbox)
+    sync_cluster(prod)
+    connect(sandbox, state, minutes_ago=4)
+    sync_cluster(prod)
+    assert lab_trouble(prod) is None, "OLM is still connecting"
+    connect(sandbox, state, minutes_ago=6)
+    sync_cluster(prod)
+    assert finding_of(prod) == "cs-network"
+    assert sync_cluster(prod).outcome == "unchanged"
+
+    row, _ = Catalog.objects.get_or_create(
+        cluster=prod, source_kind="CatalogSource", namespace="team-lab", name="lab-catalog",
+        defaults={"slug": "team-lab.lab-catalog"},
+    )  # fmt: skip
+    page = assert_page(reader.get(f"/catalogs/prod/{row.slug}"))
+    assert "Catalog pod runs and OLM can't connect to it" in page.text
+    (item,) = reader.get("/api/v1/catalog-troubles?cluster=prod").json()["items"]
+    assert (item["finding"]["id"], item["state"]) == ("cs-network", state)
+    rows = Operator.objects.filter(cluster=prod, namespace="team-lab", kind="Subscription")
+    assert rows.get(name="chat-demo").finding == "cs-network"
+    connect(sandbox, "READY", minutes_ago=0)
+    sync_cluster(prod)
+    assert lab_trouble(prod) is None
+
+
+def test_the_wait_counts_from_its_first_state_whatever_olm_writes_later(
+    prod: Cluster, sandbox: Sandbox
+) -> None:
+    """OLM writes lastConnect anew when the state of another catalog changed."""
+    connect(sandbox, "READY", minutes_ago=60)
+    with_ready_pod(sandbox)
+    sync_cluster(prod)
+    connect(sandbox, "IDLE", minutes_ago=4)
+    sync_cluster(prod)
+    began = Component.objects.get(cluster=prod, **LAB).details["unconnected_since"]
+    connect(sandbox, "CONNECTING", minutes_ago=1)
+    sync_cluster(prod)
+    assert Component.objects.get(cluster=prod, **LAB).details["unconnected_since"] == began
+    assert lab_trouble(prod) is None
+
+
+def test_an_attempt_after_one_that_failed_does_not_hide_the_trouble(
+    prod: Cluster, sandbox: Sandbox
+) -> None:
+    with_ready_pod(sandbox)
+    sync_cluster(prod)
+    connect(sandbox, "READY", minutes_ago=2)
+    sync_cluster(prod)
+    for state in ("TRANSIENT_FAILURE", "CONNECTING", "IDLE", "CONNECTING"):
+        connect(sandbox, state, minutes_ago=0)
+        sync_cluster(prod)
+        assert finding_of(prod) == "cs-network", state
+
+
+def test_a_catalog_that_olm_never_takes_up_is_a_trouble_after_minutes(
+    prod: Cluster, sandbox: Sandbox
+) -> None:
+    pod = lab_pod(sandbox)
+    with sandbox.store.changed:
+        sandbox.store.delete("Pod", pod["metadata"]["name"], "team-lab")
+    connect(sandbox, "READY", minutes_ago=1)
+    sync_cluster(prod)
+    connect(sandbox, "", minutes_ago=0)
+    sync_cluster(prod)
+    trouble = lab_trouble(prod)
+    assert trouble is not None
+    assert trouble.finding is not None
+    assert trouble.finding.id == "cs-no-state"
+    assert "neither status.connectionState nor a pod" in trouble.finding.cause
+    assert trouble.state == "no connectionState"
+
+    source = sandbox.store.get(LAB["kind"], LAB["name"], LAB["namespace"])
+    assert source is not None
+    named = {field: source["metadata"][field] for field in ("name", "namespace")}
+    with sandbox.store.changed:
+        sandbox.store.delete(LAB["kind"], LAB["name"], LAB["namespace"])
+        sandbox.store.put({**source, "metadata": named})
+    sync_cluster(prod)
+    assert lab_trouble(prod) is None, "another object of the name, made just now"
+
+
+def test_a_wait_is_noticed_without_a_change_and_without_the_right_to_read_pods(
+    prod: Cluster, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(sandbox, "READY", minutes_ago=60)
+    sync_cluster(prod)
+    connect(sandbox, "CONNECTING", minutes_ago=4)
+    with client_for(prod) as client:
+
+        def refused(*args: Any, **kwargs: Any) -> Any:
+            raise Forbidden("no pods")
+
+        monkeypatch.setattr(client, "list_pages", refused)
+        monkeypatch.setattr("installs.state.full_sync.refresh_pods", lambda *_: WriteResult())
+        sync_cluster(prod)
+        assert not refresh_pods(prod, client).changed
+        later = timezone.now() + timedelta(minutes=2)
+        monkeypatch.setattr("installs.state.pods.timezone.now", lambda: later)
+        assert refresh_pods(prod, client).changed
+        assert not refresh_pods(prod, client).changed
+    assert finding_of(prod) == "cs-not-connected"
 
 
 def test_a_catalog_that_is_served_shows_nothing(reader: Client, prod: Cluster) -> None:
