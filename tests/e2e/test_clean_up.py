@@ -77,3 +77,25 @@ def test_leftovers_of_a_removed_operator_are_reviewed_and_deleted_with_the_keybo
     page.goto("/leftovers/?q=tenant-demo")
     left = page.get_by_role("table", name="Leftovers of tenant-demo").filter(has_text=CRD)
     expect(left).not_to_contain_text(NAMESPACE, timeout=steps.SEEN_MS)
+    delete_definition_as_admin(new_page(viewport={"width": 1280, "height": 800}))
+
+
+def delete_definition_as_admin(page: Page) -> None:
+    """The cluster lets its administrators delete definitions: nothing is left then."""
+    steps.sign_in(page, "admin")
+    page.goto(FORM)
+    rows = page.get_by_role("table", name="Leftovers of tenant-demo")
+    expect(rows.get_by_role("checkbox", name=CRD)).to_be_checked()
+    page.get_by_role("button", name="Review", exact=True).click()
+    expect(page.get_by_role("status").filter(has_text="Dry run passed")).to_be_visible()
+    going = page.get_by_role("region", name="What will be deleted")
+    expect(going).to_contain_text(f"DELETE CustomResourceDefinition {CRD}")
+    page.get_by_role("checkbox", name="I understand").check()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.wait_for_url("**/activity/actions/*")
+    steps.follow_to(page, "Succeeded")
+    deleted = page.get_by_role("region", name="Deleted resources")
+    expect(deleted).to_contain_text(f"DELETE CustomResourceDefinition {CRD}")
+    page.goto("/leftovers/?q=tenant-demo")
+    expect(page.get_by_role("main")).not_to_contain_text(CRD, timeout=steps.SEEN_MS)
+    assert page.request.get(FORM).status == 404
