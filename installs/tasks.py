@@ -8,7 +8,7 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from installs import retention
 from installs.actions import bulk, buttons, crd_check, follow
-from installs.facts import evaluate, inventory
+from installs.facts import crd_schemas, evaluate, inventory
 from installs.models import CopyReport, CrdCheck, ObjectYaml
 from installs.notifications import receivers, send
 from installs.reports import copied_csvs, object_yaml
@@ -16,7 +16,7 @@ from installs.state import full_sync
 from installs.state.watch import scheduling
 from installs.state.watch.run import watch_cluster as watch
 from installs.state.watch.session import End
-from olmweb.clusters import configured
+from olmweb.clusters import client_for, configured
 from olmweb.errors import OlmwebError
 from olmweb.eventlog.record import publish
 from olmweb.kube.errors import KubeError
@@ -131,14 +131,16 @@ def predict() -> None:
 
 @task(name="installs.read_inventory", time_limit=120, expires=60)
 def read_inventory(cluster_id: int) -> None:
-    """Reads which kinds and namespaces a cluster has, unless another worker does."""
+    """Reads which kinds, namespaces and schemas a cluster has, unless another worker does."""
     cluster = Cluster.objects.filter(pk=cluster_id).first()
     with renewed_lease(f"inventory:{cluster_id}") as held:
         if cluster is None or held is None or not inventory.is_due(cluster):
             return
         changed = False
         try:
-            changed = inventory.read_inventory(cluster)
+            with client_for(cluster) as client:
+                changed = inventory.read_inventory(cluster, client)
+                crd_schemas.refresh_schemas(cluster, client)
         except KubeError as error:
             log.info("surface not read", cluster=cluster.name, code=error.code, error=error.message)
         except Exception:

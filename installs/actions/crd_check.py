@@ -1,8 +1,8 @@
 """The CRDs of an upgrade: what changes in them, and whether the objects of the cluster fit.
 
-`crd_safety` compares the CRDs of two bundles and makes no request. A check compares those of the
-cluster, and reads their objects as the person who requests it; a worker makes it, and it is shown
-for SHOWN. `CrdCheck.result`:
+`crd_safety` compares stored CRDs, those of the cluster or else of the installed bundle, and makes
+no request. A check reads those of the cluster and their objects as the person who requests it; a
+worker makes it, and it is shown for SHOWN. `CrdCheck.result`:
 
     crds       by name, those of the bundle that the cluster has, each with
         name, kind
@@ -49,6 +49,7 @@ from catalogs.contents.stored import manifests_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
 from installs.actions.plan_changes import catalog_package, installed_bundle
+from installs.facts.crd_schemas import schemas_of
 from installs.methods import METHODS
 from installs.models import CrdCheck, CRDState, Operator
 from olmweb.accounts.roles import AnyUser, impersonation_for, may_read_yaml, person, sign_in_problem
@@ -71,12 +72,16 @@ PAGE = 50  # objects of a request
 OBJECTS = 5_000  # of one check
 BYTES = 64 * 1024 * 1024
 HIDDEN_KIND = "Secret"
+_NOT_OF_BUNDLE = "The installed bundle does not have it: it came to the cluster in another way."
 _OPEN = timedelta(seconds=2 * TIME_LIMIT)  # after which a request that no worker took is given up
 
 
 @dataclass(frozen=True, slots=True)
 class CrdSafety:
-    """The changes of CRDs from the installed bundle `before` to the bundle `after`.
+    """The changes of CRDs from those of the cluster to the bundle `after`.
+
+    `of_bundle` names the CRDs whose schemas on the cluster are not stored: they are compared with
+    those of the installed bundle `before`.
 
     `refused` are those for which OLM refuses the upgrade, `of_objects` those for which it does if
     an existing object does not fit, `allowed` those that break clients or drop values. `unknown`
@@ -91,6 +96,7 @@ class CrdSafety:
     allowed: tuple[CrdFinding, ...] = ()
     unknown: tuple[str, ...] = ()
     differences: tuple["CrdDifference", ...] = ()
+    of_bundle: tuple[str, ...] = ()
 
     @property
     def rows(self) -> list[tuple[str, CrdFinding]]:
@@ -99,8 +105,7 @@ class CrdSafety:
 
 
 class CrdDifference(NamedTuple):
-    """What the cluster reports of a CRD that its installed bundle says otherwise; the schemas of
-    CRDs are not stored, so that nothing is said of them."""
+    """What the cluster reports of a CRD that its installed bundle says otherwise."""
 
     crd: str
     note: str
@@ -108,9 +113,10 @@ class CrdDifference(NamedTuple):
 
 def crd_safety(operator: Operator, package: Package, target: str) -> CrdSafety | None:
     """What the CRDs of the bundle `target` change, judged by the OLM of the operator; None without
-    an upgrade. At most six queries.
+    an upgrade. At most seven queries.
 
-    The CRDs compared are those of both bundles, with the stored versions that the cluster reports.
+    The CRDs compared are those of the new bundle that the installed one or the cluster has, with
+    the stored versions that the cluster reports.
     """
     start = installed_bundle(operator)
     if not start or not target or start == target:
@@ -118,7 +124,7 @@ def crd_safety(operator: Operator, package: Package, target: str) -> CrdSafety |
     bundles = {row.name: row for row in package.bundles.filter(name__in=(start, target))}
     if absent := tuple(name for name in (start, target) if name not in bundles):
         return CrdSafety(start, target, unknown=absent)
-    compared = compare_bundles(operator.cluster, bundles[start], bundles[target])
+    compared = _compare(operator.cluster, bundles[start], bundles[target], of_cluster=True)
     if compared.unknown:
         return CrdSafety(start, target, unknown=compared.unknown)
     by_outcome: dict[str, list[CrdFinding]] = defaultdict(list)
@@ -126,36 +132,48 @@ def crd_safety(operator: Operator, package: Package, target: str) -> CrdSafety |
         by_outcome[_outcome(operator.kind, finding)].append(finding)
     refused, of_objects, allowed = (tuple(by_outcome[name]) for name in CRD_OUTCOMES)
     differences = _differences(operator, compared)
-    return CrdSafety(start, target, refused, of_objects, allowed, differences=differences)
+    of_bundle = tuple(sorted(compared.before.keys() - compared.read))
+    return CrdSafety(start, target, refused, of_objects, allowed, (), differences, of_bundle)
 
 
 class Compared(NamedTuple):
     """The changes of CRDs between two bundles, and the bundles whose CRDs are not stored, for which
     nothing is compared. `before` are those of the first bundle that both have, `states` what the
-    cluster has of their names."""
+    cluster has of the names compared, `read` the names whose CRDs are those of the cluster."""
 
     findings: tuple[CrdFinding, ...] = ()
     unknown: tuple[str, ...] = ()
     before: Mapping[str, Object] = MappingProxyType({})
     states: Mapping[str, CRDState] = MappingProxyType({})
+    read: frozenset[str] = frozenset()
 
 
 def compare_bundles(cluster: Cluster | None, before: Bundle, after: Bundle) -> Compared:
     """The CRDs that both bundles have, with the stored versions that the cluster reports. At most
     five queries."""
+    return _compare(cluster, before, after, of_cluster=False)
+
+
+def _compare(
+    cluster: Cluster | None, before: Bundle, after: Bundle, *, of_cluster: bool
+) -> Compared:
     old, new = _crds_of(before), _crds_of(after)
     if old is None or new is None:
         pairs = ((before, old), (after, new))
         return Compared(unknown=tuple(row.name for row, crds in pairs if crds is None))
-    names = old.keys() & new.keys()
+    names = new.keys() if of_cluster else old.keys() & new.keys()
     rows = CRDState.objects.filter(cluster=cluster, name__in=names)
     fields = ("name", "served", "defined", "stored", "owner_kind", "owner_name")
     states = {row.name: row for row in rows.only(*fields)} if cluster else {}
+    read = schemas_of(cluster, states.keys()) if cluster and of_cluster else {}
+    names = (old.keys() | read.keys()) & new.keys()
     findings: list[CrdFinding] = []
     for name in sorted(names):
         status = {"storedVersions": states[name].stored if name in states else []}
-        findings += crd_upgrade({**old[name], "status": status}, new[name])
-    return Compared(tuple(findings), (), {name: old[name] for name in sorted(names)}, states)
+        present = read.get(name) or old[name]
+        findings += crd_upgrade({**present, "status": status}, new[name])
+    both = {name: old[name] for name in sorted(names & old.keys())}
+    return Compared(tuple(findings), (), both, states, frozenset(read))
 
 
 def _differences(operator: Operator, compared: Compared) -> tuple[CrdDifference, ...]:
@@ -164,18 +182,20 @@ def _differences(operator: Operator, compared: Compared) -> tuple[CrdDifference,
     method = METHODS.get(operator.kind)
     owner = method.crd_owner(operator) if method else None
     rows = []
-    for name, crd in compared.before.items():
+    for name in sorted(compared.before.keys() | compared.read):
         if (state := compared.states.get(name)) is None:
             if compared.states:
                 rows.append(CrdDifference(name, "The cluster does not have it."))
             continue
-        versions = items(crd, "spec", "versions")
+        if name not in compared.before:
+            rows.append(CrdDifference(name, _NOT_OF_BUNDLE))
+        versions = items(compared.before.get(name), "spec", "versions")
         for words, bundled, present in (
             ("defines", versions, state.defined),
             ("serves", [version for version in versions if version.get("served")], state.served),
         ):
             names = sorted(text(version, "name") for version in bundled)
-            if present and names != sorted(present):
+            if present and names and names != sorted(present):
                 note = f"The cluster {words} {_list(present)}, the bundle {_list(names)}."
                 rows.append(CrdDifference(name, note))
         owned = (state.owner_kind, state.owner_name)

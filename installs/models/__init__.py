@@ -18,6 +18,7 @@ from installs.models.state import ClusterInventory as ClusterInventory
 from installs.models.state import ClusterOperator as ClusterOperator
 from installs.models.state import ClusterOperatorMember as ClusterOperatorMember
 from installs.models.state import Component as Component
+from installs.models.state import CRDSchema as CRDSchema
 from installs.models.state import CRDState as CRDState
 from installs.models.state import Event as Event
 from installs.models.state import Health as Health

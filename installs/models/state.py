@@ -160,6 +160,30 @@ class CRDState(Observed):
         constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="crd_identity"),)
 
 
+class CRDSchema(models.Model):
+    """The schemas of a CRD on a cluster, read by installs.facts.crd_schemas.
+
+    `content` is JSON compressed with zlib; `read_at` is when it was read first.
+    """
+
+    cluster = models.ForeignKey(
+        Cluster, db_index=False, on_delete=models.CASCADE, related_name="crd_schemas"
+    )
+    name = models.CharField(max_length=253)
+    resource_version = models.CharField(max_length=64)
+    content = models.BinaryField()
+    read_at = models.DateTimeField()
+
+    class Meta:
+        verbose_name = "CRD schema"
+        constraints = (
+            models.UniqueConstraint(fields=("cluster", "name"), name="crd_schema_identity"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Event(models.Model):
     """A Kubernetes Event about a stored object; stays when the cluster has deleted it."""
 

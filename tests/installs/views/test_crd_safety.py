@@ -2,13 +2,16 @@
 
 import base64
 import json
+import zlib
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from catalogs.models import Bundle, Catalog
-from installs.models import CRDState, Operator
+from catalogs.models import Bundle, Catalog, Package
+from installs.actions.crd_check import crd_safety
+from installs.models import CRDSchema, CRDState, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
@@ -128,6 +131,48 @@ def test_compatible_crds_are_said_to_be_so_and_no_upgrade_compares_nothing(
     assert "CRD changes" not in assert_page(writer.get(SUBSCRIPTION)).text
 
 
+def test_the_schema_that_the_cluster_has_is_compared_and_not_that_of_the_bundle(
+    writer: Client, prod: Cluster
+) -> None:
+    ship("1.0.0", crd(SIZE))
+    ship("1.1.0", crd(SIZE))
+    CRDState.objects.create(cluster=prod, name=CRD, uid="u", stored=["v1"])
+    page = assert_page(writer.get(EXTENSION, {"version": "1.1.0"}))
+    assert "Compatible" in page.text
+    assert f"where the schema on the cluster was not read yet: {CRD}." in page.text
+    by_hand = crd({"type": "string"})
+    content = zlib.compress(json.dumps(by_hand).encode())
+    CRDSchema.objects.create(cluster=prod, name=CRD, content=content, read_at=timezone.now())
+    page = assert_page(writer.get(EXTENSION, {"version": "1.1.0"}))
+    assert f"{CRD} v1 ^.spec.size The type was string, now integer. Refused" in page.text
+    assert "The new CRDs are compared with those of prod." in page.text
+    CRDState.objects.all().delete()
+    assert "Compatible" in assert_page(writer.get(EXTENSION, {"version": "1.1.0"})).text
+
+
+def test_a_crd_that_only_the_new_bundle_and_the_cluster_have_is_compared(
+    prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    ship("1.0.0", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}})
+    ship("1.1.0", crd({"type": "integer", "maximum": 5}))
+    CRDState.objects.create(
+        cluster=prod, name=CRD, uid="u", stored=["v1"], owner_kind="ClusterExtension",
+        owner_name="teapot",
+    )  # fmt: skip
+    content = zlib.compress(json.dumps(crd(SIZE)).encode())
+    CRDSchema.objects.create(cluster=prod, name=CRD, content=content, read_at=timezone.now())
+    operator = Operator.objects.get(kind="ClusterExtension", name=PACKAGE)
+    package = Package.objects.get(name=PACKAGE)
+    with django_assert_max_num_queries(7):
+        safety = crd_safety(operator, package, f"{PACKAGE}.v1.1.0")
+    assert safety is not None
+    assert [finding.path for finding in safety.refused] == ["^.spec.size"]
+    assert [row.note for row in safety.differences] == [
+        "The installed bundle does not have it: it came to the cluster in another way.",
+        "It belongs to ClusterExtension teapot on the cluster.",
+    ]
+
+
 def test_bundles_without_stored_crds_lead_to_their_inspection(
     writer: Client, prod: Cluster
 ) -> None:
@@ -159,4 +204,4 @@ def test_a_crd_of_the_cluster_that_is_not_that_of_the_bundle_is_said_to_differ(
         "It belongs to Operator teapot.tea on the cluster.",
     ):
         assert f"{CRD} {note}" in page.text
-    assert "the check compares those of the cluster itself" in page.text
+    assert f"where the schema on the cluster was not read yet: {CRD}." in page.text

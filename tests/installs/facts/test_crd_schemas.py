@@ -1,0 +1,121 @@
+"""The schemas of CRDs as a cluster has them: which are read, when, and what is written."""
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from installs import tasks
+from installs.facts import crd_schemas
+from installs.facts.crd_schemas import refresh_schemas, schemas_of
+from installs.models import CRDSchema, CRDState
+from installs.state.full_sync import sync_cluster
+from olmweb.clusters import client_for
+from olmweb.kube.client import KubeClient
+from olmweb.kube.errors import Forbidden
+from olmweb.models import Cluster
+from olmweb.sandbox.cluster import Sandbox
+from tests.factories import make_cluster
+
+pytestmark = pytest.mark.django_db
+KIND = "CustomResourceDefinition"
+
+
+@pytest.fixture
+def prod(sandbox: Sandbox) -> Cluster:
+    cluster = make_cluster(name="prod", context="sandbox")
+    sync_cluster(cluster)
+    return cluster
+
+
+@pytest.fixture
+def client(prod: Cluster) -> Iterator[KubeClient]:
+    with client_for(prod) as opened:
+        yield opened
+
+
+def owned(cluster: Cluster) -> list[str]:
+    rows = CRDState.objects.filter(cluster=cluster).exclude(owner_name="")
+    return list(rows.order_by("name").values_list("name", flat=True))
+
+
+def change(sandbox: Sandbox, name: str, **fields: Any) -> None:
+    crd = sandbox.store.get(KIND, name, "")
+    assert crd is not None
+    with sandbox.store.changed:
+        sandbox.store.put({**crd, **fields})
+
+
+def writes(queries: CaptureQueriesContext) -> list[str]:
+    return [row["sql"] for row in queries if row["sql"].split()[0] in ("INSERT", "UPDATE")]
+
+
+def test_only_crds_of_operators_and_known_packages_are_read_and_only_once(
+    prod: Cluster, client: KubeClient
+) -> None:
+    names = owned(prod)
+    assert 0 < len(names) < CRDState.objects.filter(cluster=prod).count()
+    before = client.requests
+    assert refresh_schemas(prod, client) == client.requests - before == len(names)
+    assert list(CRDSchema.objects.order_by("name").values_list("name", flat=True)) == names
+    with CaptureQueriesContext(connection) as queries:
+        assert refresh_schemas(prod, client) == 0
+    assert len(queries) == 2
+    assert writes(queries) == []
+
+
+def test_a_changed_crd_is_read_again_and_written_only_if_its_schema_changed(
+    prod: Cluster, client: KubeClient, sandbox: Sandbox
+) -> None:
+    refresh_schemas(prod, client)
+    name = owned(prod)[0]
+    read_at = CRDSchema.objects.get(name=name).read_at
+    crd = sandbox.store.get(KIND, name, "")
+    assert crd is not None
+    change(sandbox, name, status={**crd["status"], "storedVersions": ["v0"]})
+    sync_cluster(prod)
+    assert refresh_schemas(prod, client) == 1
+    assert CRDSchema.objects.get(name=name).read_at == read_at
+
+    versions = crd["spec"]["versions"]
+    schema = {"openAPIV3Schema": {"type": "object", "maxProperties": 3}}
+    spec = {**crd["spec"], "versions": [{**versions[0], "schema": schema}]}
+    change(sandbox, name, spec=spec)
+    sync_cluster(prod)
+    assert refresh_schemas(prod, client) == 1
+    assert CRDSchema.objects.get(name=name).read_at > read_at
+    (stored,) = schemas_of(prod, [name])[name]["spec"]["versions"]
+    assert stored["schema"] == schema
+    assert refresh_schemas(prod, client) == 0
+
+
+def test_a_crd_that_is_gone_takes_its_schema_along(
+    prod: Cluster, client: KubeClient, sandbox: Sandbox
+) -> None:
+    refresh_schemas(prod, client)
+    name = owned(prod)[0]
+    with sandbox.store.changed:
+        sandbox.store.delete(KIND, name, "")
+    sync_cluster(prod)
+    assert refresh_schemas(prod, client) == 0
+    assert not CRDSchema.objects.filter(name=name).exists()
+
+
+def test_a_reading_is_bounded_and_ends_where_crds_may_not_be_read(
+    prod: Cluster, client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crd_schemas, "PER_READING", 1)
+    assert refresh_schemas(prod, client) == 1
+    assert CRDSchema.objects.count() == 1
+    monkeypatch.setattr(crd_schemas, "PER_READING", 50)
+    monkeypatch.setattr(client, "get", Mock(side_effect=Forbidden("no")))
+    assert refresh_schemas(prod, client) == 1
+    assert CRDSchema.objects.count() == 1
+
+
+def test_the_worker_reads_schemas_after_the_other_facts(prod: Cluster) -> None:
+    tasks.read_inventory(prod.pk)
+    assert CRDSchema.objects.filter(cluster=prod).count() == len(owned(prod))
