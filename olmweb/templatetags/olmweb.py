@@ -116,7 +116,7 @@ ALERT_ICONS = {
     "warning": "exclamation-triangle",
     "danger": "exclamation-circle",
 }
-_NO_TIME = SafeString('<span class="olm-none">–</span>')
+_NONE = SafeString('<span class="olm-none">–</span>')  # small screens leave such a cell out
 _TEXT_BEGINS = "\0"
 _COPY = (
     '<button type="button" class="pf-v6-c-button pf-m-plain pf-m-small olm-copy" data-copy{}'
@@ -231,7 +231,7 @@ def ago(value: datetime | None, cluster: str = "", *, lasting: bool = False) -> 
     `lasting`: how long something lasts since then, behind the word for: "2 h".
     """
     if not value:  # None, or a name that the template does not know
-        return _NO_TIME
+        return _NONE
     past = lasting_words(ago_words(value)) if lasting else ago_words(value)
     return SafeString(f"{_time(value, get_current_timezone(), cluster, lasting)}{past}</time>")
 
@@ -462,6 +462,12 @@ def breakable(text: object) -> SafeString:
     if len(escaped) < _LONG:
         return SafeString(escaped)
     return SafeString(_LONG_WORD.sub(lambda match: _PARTS.sub("<wbr>", match[0]), escaped))
+
+
+@register.filter
+def or_none(value: object) -> object:
+    """The value of a table's cell; a dash for None and the empty text. Zero is a value."""
+    return _NONE if value is None or value == "" else value
 
 
 @register.filter
