@@ -41,7 +41,7 @@ def test_a_post_is_refused(reader):
 def test_without_any_catalog_the_page_says_how_to_get_one(reader):
     page = reader.get(URL).content.decode()
     assert "No packages yet" in page
-    assert "No catalog is known" in page
+    assert "an admin of OLM Web can add it" in page
 
 
 def test_without_any_package_the_page_leads_to_the_catalogs(reader):

@@ -88,6 +88,7 @@ def test_a_message_that_is_explained_by_now_says_so(reader: Client, db: None) ->
 
 
 def test_without_messages_the_page_says_that_all_is_explained(reader: Client, db: None) -> None:
+    make_cluster(name="prod")
     assert "Every message is explained" in assert_page(reader.get("/unknown-messages/")).text
 
 

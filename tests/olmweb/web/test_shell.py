@@ -195,6 +195,23 @@ def test_how_long_something_lasts_is_told_behind_for() -> None:
     assert tags.ago(timezone.now(), lasting=True).endswith(">a moment</time>")
 
 
+def test_a_cell_without_a_value_has_a_dash_that_phones_leave_out() -> None:
+    assert render("{{ value|or_none }}", value="") == '<span class="olm-none">–</span>'
+    assert render("{{ value|or_none }}", value=None) == '<span class="olm-none">–</span>'
+    assert render("{{ value|or_none }}", value=0) == "0"
+    assert render("{{ value|or_none }}", value="<b>") == "&lt;b&gt;"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/operators/", "/cluster-operators/", "/crds/", "/leftovers/", "/unknown-messages/",
+     "/readiness/", "/readiness/olm-v1/", "/report/"],
+)  # fmt: skip
+def test_without_a_cluster_each_list_leads_to_the_first_steps(reader: Client, path: str) -> None:
+    text = assert_page(reader.get(path)).text
+    assert "No cluster yet The overview says how to connect the first one. To the overview" in text
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(None, "–"), (0.4, "<1 s"), (14, "14 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"),
