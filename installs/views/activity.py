@@ -1,6 +1,6 @@
 """Activity: actions and sync runs; one action followed live."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,7 +27,7 @@ from olmweb.accounts.roles import may_act, sign_in_required
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.kube.resources import CLUSTER_VERSIONS, INSTALL_PLANS
-from olmweb.models import Cluster
+from olmweb.models import Cluster, SyncRun
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 from olmweb.web.pagination import PAGE_SIZE, paginate
@@ -104,6 +104,17 @@ def _export_rows(actions: Sequence[Action]) -> list[ExportRow]:
     ]
 
 
+def _repeated(runs: Iterable[SyncRun]) -> set[int]:
+    """The runs below another one of the page with the same target and hint."""
+    seen: set[tuple[str, str]] = set()
+    repeats = set()
+    for run in runs:
+        if (key := (run.target, run.error_hint)) in seen:
+            repeats.add(run.pk)
+        seen.add(key)
+    return repeats
+
+
 @remember_view
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
@@ -130,6 +141,7 @@ def activity(request: HttpRequest) -> HttpResponse:
         "notices": notices,
         "table": table,
         "rows": page.object_list,
+        "repeated": _repeated(page.object_list) if syncs else (),
         "show": show,
         "page": page,
         "total": page.paginator.count,

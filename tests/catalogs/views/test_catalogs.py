@@ -78,14 +78,14 @@ def test_every_state_is_told_in_words(reader, fields, word, sentence):
         assert sentence in page
 
 
-def test_a_catalog_of_an_unreachable_cluster_says_why_and_since_when_it_shows(reader):
+def test_one_alert_says_why_a_catalog_of_an_unreachable_cluster_is_old(reader):
     cluster = make_cluster(reachable=False, error_text="no route to host", error_hint="Check VPN.")
     make_catalog(cluster=cluster)
     page = text_of(reader.get(URL))
     assert "Unreachable" in page
     assert page.count("no route to host") == page.count("Check VPN.") == 1
-    assert "Cluster prod can&#x27;t be reached." in page
-    assert "Its content is shown as of" in page
+    assert page.count("pf-v6-c-alert__title") == 2, "the shell's, and that of the toasts' template"
+    assert "Cluster prod can&#x27;t be reached." in text_of(reader.get(LIST))
 
 
 def test_the_detail_shows_conditions_and_the_last_runs(reader, catalog):

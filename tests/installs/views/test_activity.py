@@ -33,6 +33,14 @@ def test_before_anything_was_asked_it_says_what_will_be_here(reader: Client) -> 
     assert "No sync run yet" in assert_page(reader.get("/activity/", {"show": "syncs"})).text
 
 
+def test_a_hint_stands_once_a_page_for_each_target(reader: Client) -> None:
+    failed = {"outcome": "failed", "error_text": "no pod", "error_hint": "Look at the pods."}
+    for target in ("prod", "prod", "lab"):
+        run(target=target, **failed)
+    text = assert_page(reader.get("/activity/", {"show": "syncs"})).text
+    assert (text.count("no pod"), text.count("Look at the pods.")) == (3, 2)
+
+
 def test_what_people_did_is_not_public(
     client: Client, prod: Cluster, alice: Any, settings: Any
 ) -> None:

@@ -77,7 +77,7 @@ def test_the_last_hour_and_the_last_day_are_counted_apart(reader: Client, prod: 
     change(prod, "Failed", "Healthy", 600)
     change(prod, "Installing", "Healthy", 25 * 60)
     page = assert_page(reader.get("/"))
-    assert "new failures 1 2 recovered 0 1 were installed or upgraded 0 0" in page.text
+    assert "new failures 1 2 recovered 0 1 installed or upgraded 0 0" in page.text
     assert "2 new failures, 1 recovered" in page.text
     assert "/operators/prod/Subscription/apps/Healthy-Failed" in page.links
     assert "Hour until Failed Recovered Installed Removed" in page.text, "the table twin"

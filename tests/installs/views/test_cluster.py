@@ -145,6 +145,15 @@ def test_no_feed_of_a_cluster_that_is_gone_is_said_to_be_watched(reader: Client)
     assert "Is the worker running" not in text
 
 
+def test_the_error_of_the_whole_cluster_is_not_repeated_for_each_kind(reader: Client) -> None:
+    error = "Can't reach cluster prod: connection refused."
+    gone = make_cluster(name="prod", kinds={}, reachable=False, error_text=error)
+    make_watch(cluster=gone, state="retrying", error=error)
+    make_watch(cluster=gone, kind="Bundle", state="retrying", error="etcdserver: no leader")
+    text = assert_page(reader.get(PAGE)).text
+    assert (text.count(error), text.count("no leader")) == (1, 1)
+
+
 def test_the_masthead_leads_here(reader: Client, prod: Cluster) -> None:
     assert PAGE in assert_page(reader.get("/")).links
     make_cluster(name="two")
