@@ -160,6 +160,21 @@ document.addEventListener("olm:seen", (event) => {
   }
 });
 
+// Details marked so begin folded on a phone; without a script, and on paper, they are open. The one
+// that the address points into stays open.
+const phone = matchMedia("(max-width: 47.99rem)");
+
+function foldOnPhone(within) {
+  if (!phone.matches) return;
+  for (const fold of within.querySelectorAll("details[data-phone-fold]")) {
+    if (!fold.matches(":target, :has(:target)")) fold.open = false;
+  }
+}
+foldOnPhone(document);
+window.addEventListener("beforeprint", () => {
+  for (const fold of document.querySelectorAll("details[data-phone-fold]")) fold.open = true;
+});
+
 // What replaced the target: the old element is gone by then. Restored history has no target.
 function swapped(event) {
   const target = event.detail.target;
@@ -190,6 +205,7 @@ document.addEventListener("htmx:afterSwap", (event) => {
   const target = swapped(event);
   if (!target) return;
   if (kept.focus) target.querySelector(kept.focus)?.focus({ preventScroll: true });
+  foldOnPhone(target);
   for (const fold of target.querySelectorAll("details[id]")) {
     if (kept.open.has(fold.id)) fold.open = true;
     else if (kept.closed.has(fold.id)) fold.open = false;

@@ -90,6 +90,65 @@ def test_the_page_scrolls_below_the_masthead_and_not_the_window(new_page) -> Non
     expect(page.get_by_role("button", name="Navigation")).to_be_in_viewport()
 
 
+# The reader of a phone scrolls five screens at most to the end of the longest pages.
+@pytest.mark.parametrize(
+    ("path", "folded"),
+    [
+        ("/audit/", "Predicted vs actual on sandbox"),
+        ("/report/", "Causes"),
+        ("/operators/?view=cause", "What to do"),
+        ("/", "Each change, newest first"),
+        ("/software/?view=table", ""),
+    ],
+)
+def test_long_parts_begin_folded_on_a_phone_only(new_page, path: str, folded: str) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto(path)
+    fold = page.locator("main details").filter(has=page.locator("summary", has_text=folded)).first
+    assert page.locator("main").evaluate("main => main.scrollHeight") < 5 * 844
+    if not folded:
+        return
+    expect(fold).not_to_have_attribute("open", "")
+    fold.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    expect(fold).to_have_attribute("open", "")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(path)
+    expect(fold).to_have_attribute("open", "")
+
+
+def test_folded_parts_of_the_report_are_printed(new_page) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto("/report/")
+    causes = page.get_by_role("table", name="Causes on sandbox")
+    expect(causes).to_be_hidden()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(causes).to_be_visible()
+
+
+# Contrast of the icon of an alert to its background (WCAG 1.4.11: 3 to 1 at least).
+ICON_CONTRAST = """tone => {
+  const alert = document.createElement("div");
+  alert.className = `pf-v6-c-alert pf-m-inline pf-m-${tone}`;
+  alert.innerHTML = '<div class="pf-v6-c-alert__icon"></div>';
+  document.querySelector("main").append(alert);
+  const light = (color) => color.match(/[\\d.]+/g).slice(0, 3)
+    .map((part) => part / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, index) => sum + c * [0.2126, 0.7152, 0.0722][index], 0);
+  const [icon, ground] = [getComputedStyle(alert.firstChild).color,
+    getComputedStyle(alert).backgroundColor].map(light);
+  return (Math.max(icon, ground) + 0.05) / (Math.min(icon, ground) + 0.05);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_icons_of_alerts_stand_out_in_both_themes(new_page, scheme: str) -> None:
+    page = new_page(color_scheme=scheme)
+    page.goto("/help/")
+    for tone in ("success", "info", "warning", "danger"):
+        assert page.evaluate(ICON_CONTRAST, tone) >= 3, tone
+
+
 WIDTHS = (1440, 1280, 768, 390)
 PUBLIC = tuple(name for name in PAGES if name != "missing")  # a 404 is an error in the console
 # What does not fit, statuses on two lines, and targets that are too small (WCAG 2.5.8: 24 px, or
