@@ -156,7 +156,7 @@ def get_operator(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponseBase:
     """One operator: conditions, chain, events, what changed, what its version requires, and what
-    approving its InstallPlan would change. No namespace is `-`."""
+    approving its InstallPlan would change. Write - for no namespace."""
     operator = lookup.get_operator(cluster, kind, namespace, name)
     return answer_one(
         request,

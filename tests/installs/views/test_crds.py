@@ -86,7 +86,7 @@ def test_filters_narrow(reader: Client, prod: Cluster) -> None:
 
 def test_without_any_it_says_why(reader: Client) -> None:
     assert "No cluster yet" in assert_page(reader.get("/crds/")).text
-    make_cluster(name="lab")
+    make_cluster(name="lab", kinds={"CustomResourceDefinition": {"state": "served"}})
     assert "No CRDs found" in assert_page(reader.get("/crds/")).text
     make_cluster(name="prod", kinds={"CustomResourceDefinition": {"state": "forbidden"}})
     assert "No CRD was read yet" in assert_page(reader.get("/crds/")).text
