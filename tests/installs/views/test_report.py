@@ -57,12 +57,6 @@ def make_world(name: str = "prod") -> None:
         )  # fmt: skip
 
 
-def test_one_new_failure_is_singular(reader: Client) -> None:
-    operator = make_operator(cluster=make_cluster(name="prod"))
-    make_transition(subject=operator, type="Health", from_status="Healthy", to_status="Failed")
-    assert "1 new failure, 0 recovered" in assert_page(reader.get("/report/")).text
-
-
 def test_it_has_everything_of_a_cluster(reader: Client) -> None:
     make_world()
     page = assert_page(reader.get("/report/?cluster=prod"))
