@@ -104,12 +104,13 @@ def test_the_page_scrolls_below_the_masthead_and_not_the_window(new_page) -> Non
 def test_long_parts_begin_folded_on_a_phone_only(new_page, path: str, folded: str) -> None:
     page = new_page(viewport={"width": 390, "height": 844})
     page.goto(path)
-    fold = page.locator("main details").filter(has=page.locator("summary", has_text=folded)).first
+    summary = page.locator("main details > summary", has_text=folded).first
+    fold = summary.locator("..")
     assert page.locator("main").evaluate("main => main.scrollHeight") < 5 * 844
     if not folded:
         return
     expect(fold).not_to_have_attribute("open", "")
-    fold.locator("summary").first.focus()
+    summary.focus()
     page.keyboard.press("Enter")
     expect(fold).to_have_attribute("open", "")
     page.set_viewport_size({"width": 1280, "height": 900})
