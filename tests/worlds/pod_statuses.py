@@ -130,7 +130,7 @@ CASES = (
             "cs-pod-image", ("does not have the catalog image", "spec.image")),
     PodCase("ErrImagePull, no such host",
             started(waiting("ErrImagePull", PULL + "dial tcp: lookup quay.io: no such host")),
-            "cs-pod-image", ("can't reach the registry", "DNS")),
+            "cs-pod-image", ("can't resolve the name", "DNS")),
     PodCase("ErrImagePull, certificate",
             started(waiting("ErrImagePull", PULL + "tls: failed to verify certificate: x509: "
                             "certificate signed by unknown authority")),
