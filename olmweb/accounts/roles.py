@@ -7,7 +7,7 @@ cluster.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, cast
 
 from django.conf import settings
@@ -125,32 +125,34 @@ def _joined(rows: QuerySet[Any], user: str, text: Any) -> Subquery:
 _PERMISSION = Concat("content_type__app_label", Value("."), "codename", output_field=TextField())
 
 
+@cache
+def _accounts() -> QuerySet[Any]:
+    """All accounts with their preferences, permissions and groups. Every page reads one of them:
+    building this takes longer than reading."""
+    permissions = Permission.objects.all()
+    return User.objects.select_related("preferences").annotate(
+        joined_groups=_joined(Group.objects.all(), "user", Cast("name", TextField())),
+        joined_of_groups=_joined(permissions, "group__user", _PERMISSION),
+        joined_own=_joined(permissions, "user", _PERMISSION),
+    )
+
+
 class AccountBackend(ModelBackend):
     """Django's backend, which reads the account of a session with its preferences, permissions and
     groups in one query."""
 
     def get_user(self, user_id: int) -> User | None:
-        permissions = Permission.objects.all()
-        user = (
-            User.objects.select_related("preferences")
-            .annotate(
-                joined_groups=_joined(Group.objects.all(), "user", Cast("name", TextField())),
-                joined_of_groups=_joined(permissions, "group__user", _PERMISSION),
-                joined_own=_joined(permissions, "user", _PERMISSION),
-            )
-            .filter(pk=user_id)
-            .first()
-        )
+        user: Any = _accounts().filter(pk=user_id).first()
         if user is None or not self.user_can_authenticate(user):
             return None
         texts = [user.joined_groups, user.joined_of_groups, user.joined_own]
         groups, of_groups, own = (
             set(filter(None, (text or "").split(SEPARATOR))) for text in texts
         )
-        user._group_names = sorted(groups)  # type: ignore[attr-defined]
+        user._group_names = sorted(groups)
         if not user.is_superuser:  # who has all permissions
-            user._perm_cache = of_groups | own  # type: ignore[attr-defined]
-        return user
+            user._perm_cache = of_groups | own
+        return cast(User, user)
 
     def get_all_permissions(self, user_obj: User | AnonymousUser, obj: Any = None) -> set[str]:
         """As Django's, of an account without a session those of the user and of their groups in one

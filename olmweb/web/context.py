@@ -5,12 +5,13 @@ One query a request, and none for a fragment that does not use them.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from django.apps import apps
 from django.conf import settings
-from django.db.models import Count, OuterRef, Subquery
+from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
@@ -35,17 +36,24 @@ def _read(request: HttpRequest) -> tuple[list[Cluster], dict[int, int]]:
     """The clusters by name, and `attention`; those without any are left out of it."""
     result: tuple[list[Cluster], dict[int, int]] | None = getattr(request, "_olmweb_clusters", None)
     if result is None:
-        # By name: pages of catalogs use this module, and catalogs must not import installs.
-        installs: Any = apps.get_app_config("installs").models_module
-        failing = installs.Operator.objects.filter(
-            cluster=OuterRef("pk"), health__in=installs.NEEDS_ATTENTION
-        )
-        # COUNT(*): that of a column would read every row and not the index alone.
-        number = failing.order_by().values("cluster").annotate(number=Count("*")).values("number")
-        rows = Cluster.objects.annotate(attention=Subquery(number)).order_by("name")
+        rows = _with_attention().all()
         result = list(rows), {row.pk: row.attention for row in rows if row.attention}
         request._olmweb_clusters = result  # type: ignore[attr-defined]
     return result
+
+
+@cache
+def _with_attention() -> QuerySet[Any]:
+    """The clusters by name, with `attention`. Every page reads them: building this takes longer
+    than reading."""
+    # By name: pages of catalogs use this module, and catalogs must not import installs.
+    installs: Any = apps.get_app_config("installs").models_module
+    failing = installs.Operator.objects.filter(
+        cluster=OuterRef("pk"), health__in=installs.NEEDS_ATTENTION
+    )
+    # COUNT(*): that of a column would read every row and not the index alone.
+    number = failing.order_by().values("cluster").annotate(number=Count("*")).values("number")
+    return Cluster.objects.annotate(attention=Subquery(number)).order_by("name")
 
 
 def default_cluster(request: HttpRequest) -> str:
