@@ -120,7 +120,10 @@ class _Attempt:
     def run(self, source: ContentSource | None) -> SyncResult:
         catalog = self.catalog
         reusable = not self.everything and bool(catalog.content_hash)
-        if reusable and source is None and self.digest and self.digest == catalog.synced_digest:
+        # A cluster that does not answer may have another digest by now.
+        silent = catalog.cluster is not None and catalog.cluster.reachable is False
+        known = self.digest and self.digest == catalog.synced_digest and not silent
+        if reusable and source is None and known:
             return self.unchanged("digest unchanged")
         source = self.source = source or source_of(catalog, self.limits)
         if reusable and self.is_resolved(source):
