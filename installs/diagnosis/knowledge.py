@@ -70,13 +70,14 @@ _NOTHING_INSTALLED = ("source", "convert", "unpack")
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Texts to use instead when the pattern extracted `fact`, for objects of `kinds` and in
-    conditions with `reasons`; an empty condition always holds. Without a title, cause or note the
-    entry's own stays. The entry's title has to be true of every variant: operators with different
-    variants are grouped under it."""
+    conditions with `reasons`; an empty condition always holds. Without a title, cause, `retryable`
+    or note the entry's own stays. The entry's title has to be true of every variant: operators with
+    different variants are grouped under it."""
 
     remedy: tuple[str, ...]
     title: str = ""
     cause: str = ""
+    retryable: bool | None = None
     note: str = ""
     fact: str = ""
     kinds: tuple[str, ...] = ()
@@ -399,6 +400,7 @@ def render(
     values = {**names, **facts}
     kind = values.get("kind", "")
     variant = _variant(entry, facts, kind, reason)
+    retryable = variant.retryable if variant else None
     return Finding(
         id=entry.id,
         title=(variant and variant.title) or entry.title,
@@ -406,7 +408,7 @@ def render(
         remedy_templates=completed(
             (variant or entry).remedy, kind, plan_failed=reason == _PLAN_FAILED
         ),
-        retryable=entry.retryable,
+        retryable=entry.retryable if retryable is None else retryable,
         facts=facts,
         confidence=_CONFIDENCE[entry.verified],
         source=entry.source,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from installs.diagnosis.knowledge import (
     PLACEHOLDER,
@@ -60,6 +61,12 @@ TAKEN_IN = {
     "full stop": {"sub-constraints-empty"},
     "white space": {"sub-constraints-empty"},
 }
+# Notes that say that a retry changes nothing, and those that say no more than that there is one.
+STAYS = re.compile(
+    r"same (?:result|answer)|result stays the same|does not help"
+    r"|(?:stays like this|fails) (?:until|while)|^\S+(?: controller)? waits until"
+)
+RETRIED = re.compile(r"\b(?:retries|tries again|is tried again) automatically\.")
 BUDGET_SECONDS = 0.4
 HOSTILE = ("a", '"', 'a"', "a ", "[a, ", "a/", "a: ", ' in namespace "', "\n", "a.b ", "{}", "-")
 
@@ -444,6 +451,28 @@ def test_a_variant_has_a_title_of_its_own_and_lists_have_that_of_the_entry() -> 
         "Webhooks not supported by PlatformOperator",
         "rukpak does not support bundles with webhooks",
     ]
+
+
+@entries
+def test_a_note_and_whether_retrying_can_help_agree(entry: KnowledgeEntry) -> None:
+    findings = [render(replace(entry, variants=()), {}, {})]
+    for variant in entry.variants:
+        facts = {variant.fact: "x"} if variant.fact else {}
+        kind, reason = "".join(variant.kinds[:1]), "".join(variant.reasons[:1])
+        findings.append(render(replace(entry, variants=(variant,)), facts, {"kind": kind}, reason))
+    for finding in findings:
+        if STAYS.search(finding.note):
+            assert not finding.retryable, finding.note
+        elif RETRIED.search(finding.note):
+            assert finding.retryable, finding.note
+
+
+def test_a_variant_may_pass_by_itself_where_its_entry_does_not() -> None:
+    found = [
+        classify(f"expected exactly one operator, got {count}", kind="Subscription")
+        for count in (2, 0)
+    ]
+    assert [finding.retryable for finding in found if finding] == [False, True]
 
 
 def test_commands_in_the_namespace_of_olm_v1_are_followed_by_those_of_openshift() -> None:
