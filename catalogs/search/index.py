@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain
 from operator import attrgetter
 from sys import intern
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -333,24 +333,32 @@ def index_of(
     *,
     catalogs: int = 0,
 ) -> SearchIndex:
-    """The rows in groups of one name; groups of the same rows are taken from `before`."""
-    rows = sorted(
-        chain.from_iterable(part.rows for part in parts.values()), key=attrgetter("name", "rank")
-    )
-    previous = {group.rows[0].name: group for group in before.groups} if before else {}
-    groups = []
-    for name, members in groupby(rows, key=attrgetter("name")):
-        of_name = tuple(members)
-        group = previous.get(name)
-        if group is None or group.source_rows != of_name:
+    """The rows in groups of one name. `before` has the groups of the names that no part changed."""
+    earlier = before.parts if before else {}
+    same = {pk for pk, part in parts.items() if part is earlier.get(pk)}
+    changed: dict[str, list[Row]] = {
+        row.name: [] for pk, part in earlier.items() if pk not in same for row in part.rows
+    }
+    for pk, part in parts.items():
+        for row in () if pk in same else part.rows:
+            changed.setdefault(row.name, []).append(row)
+    groups: dict[str, PackageGroup] = {}
+    for group in before.groups if before else ():
+        name = group.rows[0].name
+        if name in changed:
+            changed[name] += (row for row in group.source_rows if row.catalog_id in same)
+        else:
+            groups[name] = group
+    for name, members in changed.items():
+        if members:
+            of_name = tuple(sorted(members, key=attrgetter("rank")))
             shown = _one_verdict(of_name)
-            group = PackageGroup(shown, _union(shown), differences(of_name), of_name)
-        groups.append(group)
+            groups[name] = PackageGroup(shown, _union(shown), differences(of_name), of_name)
     return SearchIndex(
         token=token,
-        groups=tuple(groups),
+        groups=tuple(groups[name] for name in sorted(groups)),
         catalogs=catalogs,
-        sources={row.catalog: row.source for row in rows},
+        sources={part.rows[0].catalog: part.rows[0].source for part in parts.values() if part.rows},
         parts=parts,
     )
 
@@ -388,7 +396,7 @@ def _rows(
 def _shared(rows: Iterable[Row]) -> dict[object, object]:
     """The values that rows share: catalogs repeat one another, so equal ones are stored once."""
     same: dict[object, object] = {}
-    for row in rows:
+    for row in {(row.search_text, row.head_bundle): row for row in rows}.values():
         for name in _SHARED:
             values = getattr(row, name)
             same[values] = values

@@ -64,7 +64,9 @@ def test_a_changed_catalog_is_read_again_and_no_other(monkeypatch: pytest.Monkey
     for catalog in (first, second):
         for name in ("etcd", "kiali"):
             make_package(name=name, catalog=catalog, keywords=["mesh"], provider="Acme")
+    make_package(name="zipkin", catalog=second)
     before = current_index(catalog_stamps())
+    second.packages.filter(name="zipkin").delete()
     make_package(name="jaeger", catalog=second, keywords=["mesh"], provider="Acme")
     second.packages.filter(name="kiali").update(provider="Other")
     change(second)
@@ -75,6 +77,7 @@ def test_a_changed_catalog_is_read_again_and_no_other(monkeypatch: pytest.Monkey
     assert f'"catalog_id" IN ({second.pk})' in packages
     assert [group.rows[0].name for group in after.groups] == ["etcd", "jaeger", "kiali"]
     assert after.parts[first.pk] is before.parts[first.pk]
+    assert after.groups[0].source_rows[0] is before.groups[0].source_rows[0]
     kiali = after.groups[2]
     assert {row.provider for row in kiali.rows} == {"Acme", "Other"}
     assert kiali.differs == ("provider",)
