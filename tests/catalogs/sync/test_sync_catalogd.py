@@ -37,7 +37,8 @@ def test_the_catalogs_of_a_cluster_are_read_through_its_service_proxy(cluster, m
         assert result.bundles >= result.packages > 0
         again = sync_catalog(catalog)
         assert (again.outcome, again.requests, again.rows_written) == ("unchanged", 0, 1)
-        catalog.cluster.reachable = False  # its digest may be another by now
+        cluster.reachable = False  # its digest may be another by now
+        catalog.cluster = cluster
         tried = sync_catalog(catalog)
         assert (tried.outcome, tried.requests) == ("unchanged", 1)
         catalog.synced_digest = ""  # as if the digest were not known: the server is asked
