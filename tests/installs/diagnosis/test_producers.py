@@ -44,7 +44,10 @@ PASSED_ON = (
         *("CatalogSource", "", "RegistryServerError"),
         "couldn't ensure registry server - error ensuring service account: loki: {}",
     ),
-    ("Subscription", "ResolutionFailed", "x", "error ensuring InstallPlan: {}"),
+    (
+        *("Subscription", "BundleUnpackFailed", "EnsureInstallPlanFailed"),
+        "error ensuring InstallPlan: {}",
+    ),
     ("Deployment", "ReplicaFailure", "FailedCreate", "{}"),
 )
 
