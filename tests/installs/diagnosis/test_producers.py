@@ -34,7 +34,7 @@ PASSED_ON = (
     ),
     (
         *("ClusterObjectSet", "Progressing", "Retrying"),
-        "revision reconcile: reconciling object: reconciling apps/v1, Kind=Deployment a/b: {}",
+        "reconciling object: reconciling apps/v1, Kind=Deployment a/b: {}",
     ),
     ("ClusterCatalog", "Progressing", "Retrying", "error updating finalizers: {}"),
     ("InstallPlan", "Installed", "InstallComponentFailed", "error creating clusterrole loki: {}"),
