@@ -261,7 +261,8 @@ _CRD_CHECKS = re.compile(r'([Vv]alidating upgrade for CRD "[^"]{1,300}"(?: faile
 _PREFIXES = re.compile(
     r"Failed to unpack the \S{1,300} Bundle: "
     r'|source bundle content: (?!(?:create unpack pod: )?pods? "|gzip: |(?:unexpected )?EOF$)'
-    r"|convert registry\+v1 bundle to plain\+v0 bundle: (?!supported install modes)"
+    r"|convert registry\+v1 bundle to plain\+v0 bundle: "
+    r"(?!supported install modes|file does not exist|error converting YAML)"
     r'|error for resolved bundle "[^"]{1,300}" with version "[^"]{1,300}": '
     r"|failed to resolve bundle(?:, retrying)?: "
     r"|terminal error: "
