@@ -1,5 +1,6 @@
 """Predictions as rows: written in batches, only where something changed, and read in one query."""
 
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -349,7 +350,9 @@ def test_what_a_cluster_newly_told_is_judged_at_once(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(tasks.predict, "delay", lambda: asked.append("predict"))
-    monkeypatch.setattr("installs.facts.inventory.read_inventory", lambda _: changed)
+    monkeypatch.setattr(tasks, "client_for", nullcontext)
+    monkeypatch.setattr("installs.facts.inventory.read_inventory", lambda *_: changed)
+    monkeypatch.setattr("installs.facts.crd_schemas.refresh_schemas", lambda *_: 0)
     cluster = judged_cluster("v1.20.4")
     Cluster.objects.filter(pk=cluster.pk).update(synced_at=cluster.checked_at, assessed="rules")
     monkeypatch.setattr(tasks.sync_cluster, "delay", lambda pk: asked.append("sync"))
