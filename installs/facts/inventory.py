@@ -385,6 +385,11 @@ def count_instances(
             elif not why:
                 try:
                     count = _count(client, definition, identity)
+                except NotFound:
+                    why = (
+                        "The cluster does not serve this kind (not yet or no longer), so its "
+                        "objects can't be counted."
+                    )
                 except KubeError as error:
                     why = error.message
                     silent = why if isinstance(error, Unreachable | Unauthorized) else ""

@@ -219,6 +219,8 @@ def test_the_objects_that_a_removal_takes_along_are_counted_on_request(
     ]
     assert f"<strong>{there}</strong>" in response.content.decode()
     assert "unknown: No version of it is served." in page.text
+    assert "unknown: The cluster does not serve this kind (not yet or no longer)" in page.text
+    assert "404" not in page.text
     assert not Action.objects.exists()
     sandbox.stop()
     silent = assert_page(writer.post(REMOVE, {"step": "count"}))
