@@ -238,6 +238,24 @@ def test_a_refused_action_shows_the_clusters_words(reader: Client, prod: Cluster
     assert "Refused forbidden" in page.text
 
 
+def test_a_removal_that_left_something_links_to_the_leftovers(
+    reader: Client, prod: Cluster
+) -> None:
+    action = make_action(
+        prod, verb="remove", path="Subscription", namespace="apps", state="succeeded",
+        outcome="Subscription etcd is removed.", finished_at=timezone.now(), stored_steps=[],
+        outcome_hint="Left on the cluster: OperatorGroup apps in namespace apps.",
+    )  # fmt: skip
+    path = f"/activity/actions/{action.pk}"
+    words = "View and delete leftovers"
+    response = reader.get(path)
+    assert f"OperatorGroup apps in namespace apps. {words}" in assert_page(response).text
+    link = f'<a href="/operators/prod/Subscription/apps/etcd">{words}</a>'
+    assert link in response.content.decode()
+    Action.objects.update(outcome_hint="")
+    assert words not in assert_page(reader.get(path)).text
+
+
 def test_a_removal_names_what_it_deletes(reader: Client, prod: Cluster) -> None:
     action = make_action(prod, verb="remove", stored_steps=[])
     assert (
