@@ -80,7 +80,7 @@ def requested_readiness(clusters: Sequence[Cluster], request: ReadinessRequest) 
 def read_catalogs() -> list[Catalog]:
     """All catalogs with their clusters, by cluster and name; one query."""
     rows = Catalog.objects.select_related("cluster").order_by("cluster__name", "name", "pk")
-    own = ("name", "slug", "revision", "content_hash", "access_method")
+    own = ("name", "slug", "revision", "content_hash", "access_method", "state")
     return list(rows.only(*own, "cluster__name"))
 
 
@@ -90,8 +90,21 @@ def catalogs_to_follow(catalogs: Iterable[Catalog]) -> list[Catalog]:
 
 
 def catalogs_state(catalogs: Iterable[Catalog]) -> list[object]:
-    """A value that changes with the content of any catalog."""
-    return [(row.pk, row.revision, row.content_hash) for row in catalogs]
+    """A value that changes with the content of any catalog, or the state of its last reading."""
+    return [(row.pk, row.revision, row.content_hash, row.state) for row in catalogs]
+
+
+def unread_catalogs(report: Readiness, catalogs: Iterable[Catalog]) -> list[str]:
+    """Names of the catalogs of the cluster that were never read, if a row of the report may be due
+    to that."""
+    if all(row.code != "max-openshift-unknown" for row in report.rows):
+        return []
+    names = {
+        row.name
+        for row in catalogs
+        if row.cluster_name == report.cluster and row.state == Catalog.State.NEW
+    }
+    return sorted(names)
 
 
 def verdict(report: Readiness) -> str:

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from catalogs.models import Catalog
 from installs.readiness import TITLES, Readiness, ReadinessRow
 from installs.readiness.request import (
     ReadinessRequest,
@@ -16,6 +17,7 @@ from installs.readiness.request import (
     read_catalogs,
     read_following,
     requested_readiness,
+    unread_catalogs,
     verdict,
 )
 from installs.readiness.v1_migration_report import narrowed, v1_migrations
@@ -82,7 +84,7 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
     notices: list[str] = []
     page = paginate(range(total), read_page(request.GET, notices), PAGE_SIZE, notices)
     context = {
-        "shown": _shown(results, page),
+        "shown": _shown(results, page, catalogs),
         "page": page,
         "notices": notices,
         "total": total,
@@ -141,17 +143,20 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
 
 
 def _shown(
-    results: Sequence[tuple[Readiness, list[ReadinessRow]]], page: Page[int]
-) -> list[tuple[Readiness, str, str, list[ReadinessRow]]]:
-    """(readiness, verdict, tone, rows) of the clusters that the page shows. Rows are numbered
-    across clusters; a cluster without rows is on the page of the row before it."""
+    results: Sequence[tuple[Readiness, list[ReadinessRow]]],
+    page: Page[int],
+    catalogs: Sequence[Catalog],
+) -> list[tuple[Readiness, str, str, list[str], list[ReadinessRow]]]:
+    """(readiness, verdict, tone, catalogs never read, rows) of the clusters on the page. Rows
+    are numbered across clusters; a cluster without rows is on the page of the row before it."""
     first, last = page.start_index() - 1, page.end_index()
     shown, begin = [], 0
     for result, rows in results:
         on_page = rows[max(0, first - begin) : max(0, last - begin)]
         follows = first < begin <= last or (begin == 0 and page.number == 1)
         if on_page or (not rows and follows):
-            shown.append((result, verdict(result), _tone(result), on_page))
+            unread = unread_catalogs(result, catalogs)
+            shown.append((result, verdict(result), _tone(result), unread, on_page))
         begin += len(rows)
     return shown
 

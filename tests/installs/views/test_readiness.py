@@ -53,6 +53,22 @@ def test_the_page_says_whether_the_next_minor_is_open_and_what_is_in_the_way(
     assert "/operators/prod/Subscription/openshift-operators/grafana" in page.links
 
 
+def test_catalogs_that_are_still_being_read_are_named_once_above_the_rows(
+    reader: Client, prod: Cluster
+) -> None:
+    make_subscription(prod)
+    catalog = make_catalog(name=CATALOG, cluster=prod, state=Catalog.State.NEW, revision=0)
+    make_catalog(name="elsewhere", cluster=make_cluster(name="lab"), state=Catalog.State.NEW)
+    page = assert_page(reader.get("/readiness/"))
+    note = f"1 catalog of this cluster is still to be read for the first time: {CATALOG}."
+    assert page.text.count("for the first time") == 1
+    assert page.text.index(note) < page.text.index("Neither the cluster nor a stored catalog")
+    Catalog.objects.filter(pk=catalog.pk).update(state=Catalog.State.SERVING)
+    page = assert_page(reader.get("/readiness/"))
+    assert "Neither the cluster nor a stored catalog" in page.text
+    assert "for the first time" not in page.text
+
+
 def test_a_reported_operator_that_was_not_found_is_a_row_without_a_link(
     reader: Client, prod: Cluster
 ) -> None:
@@ -172,10 +188,10 @@ def test_blockers_are_on_pages_that_continue_from_cluster_to_cluster(
         page = assert_page(answer)
         assert "108 results, worst first" in page.text
         assert f"{20 * number - 19} to {20 * number} of 108" in page.text
-        shown += [(report.cluster, len(rows)) for report, _, _, rows in answer.context["shown"]]
+        shown += [(report.cluster, len(rows)) for report, _, _, _, rows in answer.context["shown"]]
     assert shown == [(clean.name, 0), ("prod", 20), ("prod", 20), ("prod", 20)]
     last = reader.get("/readiness/?next=-/c1&page=6").context["shown"]
-    assert [(report.cluster, len(rows)) for report, _, _, rows in last] == [
+    assert [(report.cluster, len(rows)) for report, _, _, _, rows in last] == [
         ("prod", 6), ("stage", 2), ("tail", 0)
     ]  # fmt: skip
     beyond = assert_page(reader.get("/readiness/?next=-/c1&page=9")).text
