@@ -203,19 +203,45 @@ def explain_impact(conditions: Iterable[Condition]) -> tuple[str, str]:
     update needs Available=True and Degraded not True; only Upgradeable=False stops the start of an
     update to the next minor version.
     """
+    blocked, free = _impact(
+        conditions,
+        "the completion of a cluster installation",
+        "the completion of a running update",
+        "the start of an update to the next minor version",
+    )
+    return (
+        f"It blocks {listing(blocked)}." if blocked else "It blocks nothing.",
+        f"It does not block {listing(free)}." if free else "There is nothing that it leaves free.",
+    )
+
+
+def summarize_impact(conditions: Iterable[Condition]) -> str:
+    """The facts of `explain_impact` in one short line."""
+    blocked, free = _impact(
+        conditions,
+        "completing an installation",
+        "completing an update",
+        "starting a minor version update",
+    )
+    if not blocked:
+        return "Blocks nothing."
+    return f"Blocks {listing(blocked)}" + (f", not {' or '.join(free)}." if free else ".")
+
+
+def _impact(
+    conditions: Iterable[Condition], installation: str, update: str, next_minor: str
+) -> tuple[list[str], list[str]]:
+    """Which of the three the conditions block, and which not."""
     status = {condition.type: condition.status for condition in conditions}
     unavailable = status.get("Available") != "True"
     degraded = status.get("Degraded") == "True"
     held = status.get("Upgradeable") == "False"
     blocked: list[str] = []
     free: list[str] = []
-    (blocked if unavailable else free).append("the completion of a cluster installation")
-    (blocked if unavailable or degraded else free).append("the completion of a running update")
-    (blocked if held else free).append("the start of an update to the next minor version")
-    return (
-        f"It blocks {listing(blocked)}." if blocked else "It blocks nothing.",
-        f"It does not block {listing(free)}." if free else "There is nothing that it leaves free.",
-    )
+    (blocked if unavailable else free).append(installation)
+    (blocked if unavailable or degraded else free).append(update)
+    (blocked if held else free).append(next_minor)
+    return blocked, free
 
 
 def _names(names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from django.db.models import Count, Q, Value
 from catalogs.models import Catalog
 from catalogs.queries import CatalogState, distinct_catalogs
 from installs.diagnosis.aggregated import NAME as AGGREGATED
-from installs.diagnosis.aggregated import explain_impact
+from installs.diagnosis.aggregated import summarize_impact
 from installs.diagnosis.types import read_conditions
 from installs.models import (
     FAILING,
@@ -208,11 +208,11 @@ def arcs_of(segments: Sequence[tuple[str, str, int]]) -> list[Arc]:
 
 @dataclass(frozen=True, slots=True)
 class BlockingOperator:
-    """A ClusterOperator that is not as it should be, or the aggregated one; `blocks` in words."""
+    """A ClusterOperator that is not as it should be, or the aggregated one.
+    `impact` says what it blocks and what not."""
 
     row: ClusterOperator
-    blocks: str
-    leaves: str
+    impact: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ def _read_states(ids: Collection[int]) -> dict[int, _ClusterState]:
         pk: _ClusterState(
             _update_of(versions.get(pk), operators),
             tuple(
-                BlockingOperator(row, *explain_impact(read_conditions(row.conditions)))
+                BlockingOperator(row, summarize_impact(read_conditions(row.conditions)))
                 for row in operators
             ),
         )

@@ -14,6 +14,7 @@ from installs.diagnosis.aggregated import (
     explain_aggregated,
     explain_impact,
     parse_members,
+    summarize_impact,
 )
 from installs.diagnosis.types import Condition
 
@@ -75,6 +76,19 @@ def test_a_sound_one_blocks_nothing_and_each_condition_blocks_its_own() -> None:
     everything = explain_impact((degraded, Condition("Upgradeable", "False")))
     assert everything[0].endswith("the start of an update to the next minor version.")
     assert everything[1] == "There is nothing that it leaves free."
+
+
+def test_the_short_line_has_the_same_facts() -> None:
+    available, held = Condition("Available", "True"), Condition("Upgradeable", "False")
+    assert summarize_impact((available,)) == "Blocks nothing."
+    assert summarize_impact((available, held)) == (
+        "Blocks starting a minor version update, not completing an installation or completing "
+        "an update."
+    )
+    assert summarize_impact((held,)) == (
+        "Blocks completing an installation, completing an update and starting a minor version "
+        "update."
+    )
 
 
 WRITTEN = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

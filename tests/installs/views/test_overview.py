@@ -180,8 +180,10 @@ def test_arcs_of_the_donut_fill_the_circle() -> None:
 def test_the_aggregated_clusteroperator_says_what_it_blocks_and_what_not(reader: Client) -> None:
     make_failing_world(make_cluster(name="prod"))
     page = assert_page(reader.get("/"))
-    assert "It blocks the completion of a cluster installation" in page.text
-    assert "It does not block the start of an update" in page.text
+    assert (
+        "Blocks completing an installation and completing an update, "
+        "not starting a minor version update."
+    ) in page.text
 
 
 def test_catalogs_in_trouble_are_named_with_their_error(reader: Client) -> None:
