@@ -462,10 +462,11 @@ def test_two_access_methods_of_one_catalog_are_no_two_sources(reader):
         make_package(name="etcd", catalog=catalog)
     address = reverse("catalogs:package", args=(cluster.name, "one", "etcd"))
     page = text_of(reader.get(address))
-    assert "1 of 2 access methods:" in page
+    own = f"Catalog:</span> one (ClusterCatalog on {cluster.name})"
+    assert f"{own}; 2 access methods" in page
     assert "No other catalog has this package" in page
     other = make_catalog(name="two", slug="two", cluster=cluster, revision=1)
     make_package(name="etcd", catalog=other)
     page = text_of(reader.get(address))
-    assert "1 of 3 access methods, 2 catalogs:" in page
+    assert f"{own}; also in 1 other catalog" in page
     assert "to compare" not in page
