@@ -49,7 +49,10 @@ def test_the_name_and_namespace_of_the_object_are_put_into_the_commands() -> Non
     assert "kubectl -n shop get operatorgroups -o yaml" in remedy
     remedy = json.loads(explain("--json", message))["remedy"]
     assert "kubectl -n NAMESPACE get operatorgroups -o yaml" in remedy
-    assert remedy[-1] == "In these commands NAMESPACE stands for the namespace."
+    assert remedy[-1] == (
+        "In these commands NAMESPACE stands for the namespace, NAME stands for the name of the "
+        "object."
+    )
     assert "$ kubectl delete platformoperator NAME\n" in explain("--name", "$(reboot)", MESSAGE)
 
 
