@@ -161,17 +161,17 @@ def test_the_body_says_what_happened_as_it_was_then(cluster: Cluster) -> None:
 
 
 def test_the_body_explains_the_reason_of_the_operator(cluster: Cluster) -> None:
-    message = 'Object Job.batch/v1 loki/setup: .status.condition["Complete"] is False'
+    message = "No bundle installed"
     match = find(message, kind="ClusterExtension")
     assert match is not None
     operator = make_operator(
         cluster=cluster, name="loki", kind="ClusterExtension", message=message,
         finding=match.entry.id, facts=match.facts,
     )  # fmt: skip
-    failed = change(operator, "Installing", "Failed", reason="ProgressDeadlineExceeded")
+    failed = change(operator, "Installing", "Failed", reason="Failed")
     record_changes([failed], [operator])
     finding = Notification.objects.get().body["finding"]
-    assert "spec.progressDeadlineMinutes" in finding["cause"]
+    assert "no revision of it is rolling out without an error" in finding["cause"]
 
 
 def test_an_unknown_finding_is_no_finding(etcd: Operator) -> None:
