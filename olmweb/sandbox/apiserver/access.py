@@ -83,7 +83,7 @@ RULES = (
         ),
     ),
     # As cluster-admins have it: clean-up deletes definitions, which operators may not.
-    AccessRule("cluster-admin", frozenset({"olmweb-admins", "admin"}), WRITE, frozenset()),
+    AccessRule("olmweb-demo-admin", frozenset({"olmweb-admins", "admin"}), WRITE, frozenset()),
 )
 # Resources and kinds of the reviews that system:basic-user allows every authenticated user.
 REVIEWS: Mapping[str, Mapping[str, str]] = {
