@@ -171,8 +171,8 @@ class CatalogRows:
 
 @dataclass(frozen=True)
 class SearchIndex:
-    """Every package name with its rows, in the order of names. What only searches look up is made
-    for the first one: lists are read much more often than an index is searched."""
+    """Every package name with its rows, in the order of names. The lookups of searches are built at
+    the first search, as most readers of an index only list its packages."""
 
     token: tuple[tuple[object, ...], ...]
     groups: tuple[PackageGroup, ...]

@@ -1,8 +1,9 @@
 """Other install methods for the package of a failed operator, as links to their forms.
 
-A link leads to a form whose defaults nothing known is against. That is worked out from plans, in
-many queries, and depends on rows of the cluster and of its catalogs alone: it is kept in memory
-while these have their revisions. What the cluster lets the user do is read for every page.
+A link leads to a form whose defaults have no known hindrance. The forms are found by planning each
+install, in many queries, and depend on rows of the cluster and of its catalogs alone, so they are
+kept in memory while these have their revisions. The user's rights on the cluster are read for each
+page.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

@@ -422,7 +422,8 @@ def render(
 def _variant(
     entry: KnowledgeEntry, facts: Mapping[str, str], kind: str, reason: str
 ) -> Variant | None:
-    return next((each for each in entry.variants if each.fits(facts, kind, reason)), None)
+    """The first variant of the entry that fits."""
+    return next((row for row in entry.variants if row.fits(facts, kind, reason)), None)
 
 
 def title_for(finding_id: str, facts: Mapping[str, str], kind: str, reason: str = "") -> str:

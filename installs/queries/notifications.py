@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
 from django.db.models import Count, Exists, Max, OuterRef, Q
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django.utils import timezone
 
@@ -174,9 +175,15 @@ def finished_actions(user: User, since: datetime) -> list[Entry]:
     return entries + _finished_batches(user, since)
 
 
+def _outcome(total: int, well: int, stopped: int) -> str:
+    """The state of a bulk change with so many actions that ended: the worst of them."""
+    if well == total:
+        return Action.State.SUCCEEDED
+    return Action.State.STOPPED if well + stopped == total else Action.State.FAILED
+
+
 def _finished_batches(user: User, since: datetime) -> list[Entry]:
     ended = Action.objects.filter(batch=OuterRef("pk"), finished_at__gt=since)
-    states = Action.State
     rows = (
         ActionBatch.objects.filter(Exists(ended), user=user)
         .annotate(
@@ -184,7 +191,7 @@ def _finished_batches(user: User, since: datetime) -> list[Entry]:
             total=Count("actions"),
             open=Count("actions", filter=Q(actions__state__in=Action.OPEN)),
             well=Count("actions", filter=Q(actions__state__in=_WELL)),
-            stopped=Count("actions", filter=Q(actions__state=states.STOPPED)),
+            stopped=Count("actions", filter=Q(actions__state=Action.State.STOPPED)),
         )
         .filter(open=0)
         .select_related("cluster")
@@ -194,11 +201,9 @@ def _finished_batches(user: User, since: datetime) -> list[Entry]:
         Entry(
             "own",
             row.finished_at,
-            states.SUCCEEDED
-            if row.well == row.total
-            else (states.STOPPED if row.well + row.stopped == row.total else states.FAILED),
+            _outcome(row.total, row.well, row.stopped),
             f"{row.noun} of {row.total} {'package' if row.verb == 'install' else 'operator'}"
-            + "s" * (row.total != 1),
+            f"{pluralize(row.total)}",
             reverse("installs:batch", args=(row.pk,)),
             row.cluster.name,
             f"{row.well} of {row.total} succeeded" + f", {row.stopped} stopped" * (row.stopped > 0),

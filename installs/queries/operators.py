@@ -385,9 +385,9 @@ _MANY = (
 
 def _of_many(cause: str) -> str:
     """The cause of one bundle, said of the bundles of several operators."""
-    for one, many in _MANY:
-        if one in cause:
-            return cause.replace(one, many)
+    for singular, plural in _MANY:
+        if singular in cause:
+            return cause.replace(singular, plural)
     return cause
 
 

@@ -217,8 +217,8 @@ class BlockingOperator:
 
 @dataclass(frozen=True, slots=True)
 class _ClusterState:
-    """The update of a cluster, None where no ClusterVersion is known, and its ClusterOperators that
-    are not as they should be with the aggregated one, worst first."""
+    """The update of a cluster, None where no ClusterVersion is known, and its unhealthy
+    ClusterOperators, worst first; the aggregated one is among them."""
 
     update: ClusterUpdate | None
     cluster_operators: tuple[BlockingOperator, ...]

@@ -76,8 +76,8 @@ def notification_page(request: HttpRequest) -> HttpResponse:
 def bell(request: HttpRequest) -> HttpResponse:
     """The bell with its number, the number of operators that need attention for the navigation, and
     toasts of the own actions and bulk changes that finished since `?at=`, the time of the answer
-    before: one each, or one for all of more than TOASTS. The bell does not count these as well.
-    204 while the numbers are those of `?rev=` and nothing finished."""
+    before; more than TOASTS share a toast. The bell does not count these as well. 204 while the
+    numbers are those of `?rev=` and nothing finished."""
     at = _time(request.GET.get("at", ""))
     now = timezone.now()
     finished = finished_actions(person_of(request), at) if at else []
