@@ -15,7 +15,7 @@ from django.utils import timezone
 from catalogs.models import BundleGVK
 from installs.models import CRDSchema, CRDState
 from olmweb.kube.client import KubeClient
-from olmweb.kube.errors import Forbidden, NotFound
+from olmweb.kube.errors import Broken, Forbidden, NotFound
 from olmweb.kube.fields import Object, dig, items
 from olmweb.kube.resources import CUSTOM_RESOURCE_DEFINITIONS as CRDS
 from olmweb.models import Cluster
@@ -37,7 +37,7 @@ def refresh_schemas(cluster: Cluster, client: KubeClient) -> int:
     for number, name in enumerate(changed[:PER_READING], start=1):
         try:
             crd = client.get(CRDS, CRDS.versions[0], name)
-        except NotFound:
+        except (Broken, NotFound):  # one that can't be decoded must not hide those behind it
             continue
         except Forbidden:
             return number

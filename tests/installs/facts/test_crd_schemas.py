@@ -15,7 +15,7 @@ from installs.models import CRDSchema, CRDState
 from installs.state.full_sync import sync_cluster
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
-from olmweb.kube.errors import Forbidden
+from olmweb.kube.errors import Broken, Forbidden
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_cluster
@@ -114,6 +114,22 @@ def test_a_reading_is_bounded_and_ends_where_crds_may_not_be_read(
     monkeypatch.setattr(client, "get", Mock(side_effect=Forbidden("no")))
     assert refresh_schemas(prod, client) == 1
     assert CRDSchema.objects.count() == 1
+
+
+def test_a_crd_that_cannot_be_decoded_hides_none_behind_it(
+    prod: Cluster, client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = owned(prod)
+    get = client.get
+
+    def answer(resource: Any, version: str, name: str) -> Any:
+        if name == first:
+            raise Broken("not JSON")
+        return get(resource, version, name)
+
+    monkeypatch.setattr(client, "get", answer)
+    assert refresh_schemas(prod, client) == 1 + len(others)
+    assert list(CRDSchema.objects.order_by("name").values_list("name", flat=True)) == others
 
 
 def test_the_worker_reads_schemas_after_the_other_facts(prod: Cluster) -> None:
