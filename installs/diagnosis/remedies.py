@@ -37,7 +37,8 @@ def _with_openshift(steps: tuple[str, ...]) -> tuple[str, ...]:
     if not at:
         return steps
     words = " ".join(steps[number] for number in at)
-    named = [word for word in _OPENSHIFT if word in words] or list(_OPENSHIFT)
+    named = [word for word in _OPENSHIFT if word in words]
+    named = named or [word for word in _OPENSHIFT if word in " ".join(steps)] or list(_OPENSHIFT)
     option = "" if f":{_UPSTREAM}:" in words else "-n "
     names = [f"{option}{_OPENSHIFT[word]}" for word in named]
     if len(named) == 1:
