@@ -512,6 +512,8 @@ def differences(rows: Sequence[Described]) -> tuple[str, ...]:
     """The fields (provider, bundles, description) that make rows of one name different packages:
     another provider, bundles of another name, an unrelated description. Catalogs of different
     releases hold one package with other versions and texts."""
+    # Copies of a catalog on many clusters repeat one another.
+    rows = list({(row.provider, row.head_bundle, row.summary): row for row in rows}.values())
     if len(rows) < 2:
         return ()
     first, others = rows[0], rows[1:]
