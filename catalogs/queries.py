@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -45,10 +45,10 @@ class CatalogState:
     revision: int
     synced_at: datetime | None
     cluster_id: int | None
+    stale: bool = field(init=False)
 
-    @property
-    def stale(self) -> bool:
-        return is_stale(self.state, self.source_kind, self.synced_at)
+    def __post_init__(self) -> None:
+        self.stale = is_stale(self.state, self.source_kind, self.synced_at)
 
 
 class _Provided(Protocol):
@@ -102,7 +102,7 @@ def read_catalogs(clusters: Iterable[Cluster], *fields: str) -> list[Catalog]:
 def read_states(clusters: Iterable[Cluster]) -> list[CatalogState]:
     """The state of every catalog by name; one query. `clusters` are all."""
     names = {cluster.pk: cluster.name for cluster in clusters}
-    columns = [field.name for field in fields(CatalogState)][1:]
+    columns = [column.name for column in fields(CatalogState) if column.init][1:]
     rows = Catalog.objects.order_by("name", "pk").values_list(*columns)
     return [CatalogState(names.get(row[-1], LOCAL), *row) for row in rows]
 
