@@ -558,7 +558,7 @@ def _split(text: str) -> list[str]:
         return [strip_prefixes(error) for error in errors] + [text]
     if match := _CONSTRAINTS.search(text):
         parts = _constraints(match[1])[:_PARTS_LIMIT]
-        return [f"constraints not satisfiable: {part}" for part in parts]
+        return [*(f"constraints not satisfiable: {part}" for part in parts), text]
     if match := _CRD_CHECKS.search(text):
         return _crd_checks(text[match.start() :]) or [text]
     return [text]
@@ -590,14 +590,19 @@ def _constraints(text: str) -> list[str]:
 
 
 def _with_choices(parts: Sequence[str]) -> list[str]:
-    """The constraints, with what "permits at most" lists joined again: ids, which have no space."""
+    """The constraints, with lists of ids, which have no space, joined again: those that "permits at
+    most" ends with and those that "provide" or "originate from" begin with."""
     joined: list[str] = []
+    ids: list[str] = []
     for part in parts:
         if joined and " permits at most " in joined[-1] and " " not in part:
             joined[-1] += f", {part}"
+        elif " " not in part:
+            ids.append(part)
         else:
-            joined.append(part)
-    return joined
+            joined.append(", ".join((*ids, part)))
+            ids = []
+    return [*joined, *ids]
 
 
 def _facts(match: re.Match[str]) -> dict[str, str]:
