@@ -522,5 +522,5 @@ def test_an_object_that_can_not_be_parsed_at_the_installation_blames_no_file_for
     )
     assert unpacking is not None
     assert installing is not None
-    assert "most likely metadata/annotations.yaml" in unpacking.cause
+    assert "does not name the file" in unpacking.cause
     assert "does not name the file" in installing.cause
