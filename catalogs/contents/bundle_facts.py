@@ -15,6 +15,7 @@ import msgspec
 
 from catalogs.fbc import blob as fbc
 from catalogs.fbc.bundle import CsvAnnotations, ObjectProperty
+from olmweb.kube.decode import decoded as decoded_document
 
 CSV_KIND = "ClusterServiceVersion"
 CRD_KIND = "CustomResourceDefinition"
@@ -258,7 +259,7 @@ def _manifest(prop: fbc.PropertyIn) -> _ShippedObject | None:
         text = base64.b64decode(data or "")
         if not text.lstrip().startswith(b"{"):
             text = fbc.yaml_to_json(text)
-        return fbc.decode(text, _ShippedObject)[0]
+        return decoded_document(lambda document: fbc.decode(document, _ShippedObject)[0], text)
     except (binascii.Error, ValueError, fbc.BadBlob, *fbc.DECODE_ERRORS):
         return None
 

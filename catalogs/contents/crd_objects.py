@@ -20,6 +20,7 @@ from typing import Any
 
 from jsonschema_rs import Draft7Validator, RegexOptions, ValidationError
 
+from catalogs.contents.crd_upgrade import bounded
 from olmweb.kube.fields import Object, dig, items, text, texts
 
 DEEPEST = 100  # levels of a schema; deeper fields are not checked
@@ -91,11 +92,11 @@ class VersionSchema:
     def misfits(self, item: Object, most: int = MISFITS) -> tuple[Misfit, ...]:
         """Why the object does not fit, at most `most` reasons by path; empty if it does."""
         dropped: list[str] = []
-        written = _Written(dropped).root(item, self._schema)
         try:
+            written = _Written(dropped).root(item, self._schema)
             refused = {*self._errors(written), *_structure(written, self._schema, "", is_root=True)}
             as_is = {*self._errors(item)} if written != item else set()
-        except ValueError:
+        except (ValueError, RecursionError):
             note = "The object is nested too deeply to be checked."
             return (Misfit("", "depth", note),)
         known = {(misfit.path, misfit.rule) for misfit in refused}
@@ -131,7 +132,8 @@ def schema_of(crd: Object, version: str) -> Any:
 
 def checked_versions(old: Object, new: Object) -> list[str]:
     """The versions that are served before and after, and whose schemas differ in more than
-    descriptions."""
+    descriptions, as far as they are compared (crd_upgrade.is_too_deep)."""
+    old, new = bounded(old), bounded(new)
     before, after = (
         [text(row, "name") for row in items(crd, "spec", "versions") if dig(row, "served") is True]
         for crd in (old, new)

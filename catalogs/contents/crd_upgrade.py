@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from olmweb.kube.decode import DEPTH
 from olmweb.kube.fields import Object, dig, items, text, texts
 
 ROOT = "^"  # the path of a whole schema, as operator-controller writes it
@@ -63,12 +64,45 @@ class CrdFinding:
 
 def crd_upgrade(old: Object, new: Object) -> tuple[CrdFinding, ...]:
     """The findings between a CRD of a cluster and the manifest that replaces it, both
-    `apiextensions.k8s.io/v1`, in the order of versions and paths."""
+    `apiextensions.k8s.io/v1`, in the order of versions and paths. Those inside `is_too_deep` parts
+    are left out."""
+    old, new = bounded(old), bounded(new)
     name = text(old, "metadata", "name")
     findings = [*_whole(name, old, new), *_same_versions(name, old, new)]
     if text(new, "spec", "conversion", "strategy") != "Webhook":
         findings += _served_versions(name, old, new)
     return tuple(sorted(findings))
+
+
+def is_too_deep(crd: Object) -> bool:
+    """Whether it has DEPTH levels of arrays and objects or more, a multiple of real ones. What lies
+    deeper is neither stored nor compared: Python's own limit depends on the caller."""
+    rows: list[tuple[Any, int]] = [(crd, 1)]
+    while rows:
+        value, level = rows.pop()
+        if not isinstance(value, Mapping | list):
+            continue
+        if level >= DEPTH:
+            return True
+        below = value.values() if isinstance(value, Mapping) else value
+        rows += ((child, level + 1) for child in below)
+    return False
+
+
+def bounded(crd: Object) -> Object:
+    """The CRD with null for each array and object inside DEPTH others. One that is_too_deep stays
+    so."""
+    return _cut(crd, 1) if is_too_deep(crd) else crd
+
+
+def _cut(value: Any, level: int) -> Any:
+    if not isinstance(value, Mapping | list):
+        return value
+    if level > DEPTH:
+        return None
+    if isinstance(value, Mapping):
+        return {key: _cut(child, level + 1) for key, child in value.items()}
+    return [_cut(child, level + 1) for child in value]
 
 
 def _whole(name: str, old: Object, new: Object) -> Iterator[CrdFinding]:

@@ -14,6 +14,7 @@ from catalogs.contents.bundle_facts import CSV_KIND
 from catalogs.fbc import blob as fbc
 from catalogs.fbc.bundle import read_manifest
 from catalogs.sources.base import SourceError
+from olmweb.kube.decode import decoded as decoded_document
 
 MOST_OBJECTS = 2_000
 _DOCUMENT = re.compile(rb"^---(?:[ \t].*)?$", re.MULTILINE)
@@ -134,14 +135,15 @@ def objects_in(blob: bytes) -> list[bytes]:
 
 
 def decoded(manifests: Iterable[bytes | msgspec.Raw]) -> tuple[dict[str, Any], ...]:
-    """Decodes objects from JSON or YAML; anything else is left out."""
+    """Decodes objects from JSON or YAML; anything else is left out. One that is nested too deep is
+    cut as those of a cluster are (olmweb.kube.decode)."""
     result = []
     for manifest in manifests:
         try:
             text = bytes(manifest)
             if not text.lstrip().startswith(b"{"):
                 text = fbc.yaml_to_json(text)
-            value = msgspec.json.decode(text)
+            value = decoded_document(msgspec.json.decode, text)
         except (fbc.BadBlob, *fbc.DECODE_ERRORS):
             continue
         if isinstance(value, dict):

@@ -11,16 +11,18 @@ from itertools import islice
 
 import msgspec
 import zstandard
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Subquery
 
 from catalogs.contents.bundle_facts import Contents, read_contents
 from catalogs.contents.objects import Manifests, Packed, decoded, objects_in
 from catalogs.fbc import blob as fbc
-from catalogs.models import Bundle, BundleInspection, BundleManifests, Catalog
+from catalogs.models import Blob, Bundle, BundleInspection, BundleManifests, Catalog
 from catalogs.storage import blobs
+from olmweb.kube.decode import decoded as decoded_document
 
 ZSTD_LEVEL = 9
 QUERY_KEYS = 500
+_PACKED = msgspec.json.Decoder(Packed)
 _Property = dict[str, object]
 
 
@@ -52,12 +54,23 @@ def inspection_of(bundle: Bundle) -> BundleInspection | None:
 
 
 def manifests_of(bundle: Bundle) -> Manifests | None:
-    """The bundle's objects from its catalog or inspected image, or None; at most two queries."""
-    blob = blobs.read_blob(bundle.blob_id) if bundle.blob_id else None
-    objects = decoded(objects_in(blob)) if blob else ()
-    if objects:
-        return Manifests(objects, {})
-    if (stored := _packed(bundle.image)) is None:
+    """The bundle's objects from its catalog or inspected image, or None; one query if its blob is
+    stored, else two."""
+    images = BundleInspection.objects.filter(image=bundle.image, manifests__isnull=False)
+    columns = {
+        f"image_{name}": Subquery(images.exclude(image="").values(f"manifests__{name}")[:1])
+        for name in ("digest", "data", "size")
+    }
+    # One statement, as blobs.read_blob.
+    rows = Blob.objects.select_related("pack").filter(pk=bundle.blob_id).annotate(**columns)
+    if (row := rows.first()) is None:
+        stored = _packed(bundle.image)
+    else:
+        if objects := decoded(objects_in(blobs.unpacked(row))):
+            return Manifests(objects, {})
+        digest, data, size = (getattr(row, name) for name in columns)
+        stored = (_unpacked(data, size), digest) if digest else None
+    if stored is None:
         return None
     packed, digest = stored
     return Manifests(decoded(packed.objects), packed.annotations, tuple(packed.folders), digest)
@@ -174,8 +187,12 @@ def _packed(image: str) -> tuple[Packed, str] | None:
     row = inspection.manifests if inspection else None
     if row is None:
         return None
-    data = zstandard.ZstdDecompressor().decompress(bytes(row.data), max_output_size=row.size)
-    return msgspec.json.decode(data, type=Packed), row.digest
+    return _unpacked(row.data, row.size), row.digest
+
+
+def _unpacked(data: bytes | memoryview, size: int) -> Packed:
+    text = zstandard.ZstdDecompressor().decompress(bytes(data), max_output_size=size)
+    return decoded_document(_PACKED.decode, text)
 
 
 def _batches(images: Iterable[str]) -> Iterator[list[str]]:

@@ -22,8 +22,11 @@ def read_blob(sha256: str, limit: int | None = None) -> bytes | None:
     """The blob, or its first `limit` bytes; None when it isn't stored."""
     # One statement: between two, a sweep could move the blob.
     blob = Blob.objects.select_related("pack").filter(pk=sha256).first()
-    if blob is None:
-        return None
+    return None if blob is None else unpacked(blob, limit)
+
+
+def unpacked(blob: Blob, limit: int | None = None) -> bytes:
+    """The content of a row that was read with its pack, or its first `limit` bytes."""
     size = blob.size if limit is None else min(blob.size, limit)
     with zstandard.ZstdDecompressor().stream_reader(bytes(blob.pack.data)) as reader:
         return reader.read(blob.start + size)[blob.start :]

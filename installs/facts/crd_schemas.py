@@ -6,12 +6,12 @@ stored schema: those that belong to an operator or define a kind that a known pa
 
 import json
 import zlib
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, Value, When
 from django.utils import timezone
 
+from catalogs.contents.crd_upgrade import bounded
 from catalogs.models import BundleGVK
 from installs.models import CRDSchema, CRDState
 from olmweb.kube.client import KubeClient
@@ -41,7 +41,7 @@ def refresh_schemas(cluster: Cluster, client: KubeClient) -> int:
             continue
         except Forbidden:
             return number
-        _store(cluster, name, crd)
+        store(cluster, name, crd)
     return len(changed[:PER_READING])
 
 
@@ -49,10 +49,13 @@ def schemas_of(cluster: Cluster, names: Collection[str]) -> dict[str, Object]:
     """The stored CRDs of these names, with the parts that catalogs.contents.crd_upgrade compares.
     One query."""
     rows = CRDSchema.objects.filter(cluster=cluster, name__in=names)
-    return {
-        name: json.loads(zlib.decompress(content))
-        for name, content in rows.values_list("name", "content")
-    }
+    return {name: read_content(content) for name, content in rows.values_list("name", "content")}
+
+
+def read_content(content: bytes | memoryview) -> Object:
+    """The CRD in the `content` of a CRDSchema."""
+    crd: Object = json.loads(zlib.decompress(content))
+    return crd
 
 
 def _wanted(cluster: Cluster) -> QuerySet[CRDState]:
@@ -65,8 +68,9 @@ def _wanted(cluster: Cluster) -> QuerySet[CRDState]:
     return rows.alias(first=first).order_by("-first", "name")
 
 
-def _store(cluster: Cluster, name: str, crd: Mapping[str, Any]) -> None:
+def store(cluster: Cluster, name: str, crd: Object) -> None:
     """Writes the content only if it is another: a status, too, changes the resourceVersion."""
+    crd = bounded(crd)
     compared = {
         "metadata": {"name": name},
         "spec": {

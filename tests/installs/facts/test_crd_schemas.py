@@ -1,13 +1,16 @@
 """The schemas of CRDs as a cluster has them: which are read, when, and what is written."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock
 
+import msgspec
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from catalogs.contents.crd_upgrade import crd_upgrade, is_too_deep
 from installs import tasks
 from installs.facts import crd_schemas
 from installs.facts.crd_schemas import refresh_schemas, schemas_of
@@ -15,7 +18,9 @@ from installs.models import CRDSchema, CRDState
 from installs.state.full_sync import sync_cluster
 from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
+from olmweb.kube.decode import decoded
 from olmweb.kube.errors import Broken, Forbidden
+from olmweb.kube.resources import CUSTOM_RESOURCE_DEFINITIONS as CRDS
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_cluster
@@ -130,6 +135,34 @@ def test_a_crd_that_cannot_be_decoded_hides_none_behind_it(
     monkeypatch.setattr(client, "get", answer)
     assert refresh_schemas(prod, client) == 1 + len(others)
     assert list(CRDSchema.objects.order_by("name").values_list("name", flat=True)) == others
+
+
+@pytest.mark.parametrize("levels", [60, 400, 480, 900, 4_900])
+def test_a_crd_that_is_nested_too_deep_is_stored_as_deep_as_it_is_compared(
+    prod: Cluster, client: KubeClient, monkeypatch: pytest.MonkeyPatch, levels: int
+) -> None:
+    """With the JSON of an API server, which accepts 10,000 levels."""
+    name, *others = owned(prod)
+    crd = client.get(CRDS, "v1", name)
+    leaf = '{"type": "integer"}'
+    schema = '{"properties":{"a":' * levels + leaf + "}}" * levels
+    for version in crd["spec"]["versions"]:
+        version["schema"] = {"openAPIV3Schema": "SCHEMA"}
+    document = json.dumps(crd).replace('"SCHEMA"', schema).encode()
+    get = client.get
+
+    def answer(resource: Any, version: str, asked: str) -> Any:
+        if asked == name:
+            return decoded(msgspec.json.decode, document)
+        return get(resource, version, asked)
+
+    monkeypatch.setattr(client, "get", answer)
+    assert refresh_schemas(prod, client) == 1 + len(others)
+    assert refresh_schemas(prod, client) == 0
+    stored = schemas_of(prod, [name])[name]
+    assert is_too_deep(stored)
+    assert crd_upgrade(stored, stored) == ()
+    assert len(CRDSchema.objects.get(name=name).content) < 2_000
 
 
 def test_the_worker_reads_schemas_after_the_other_facts(prod: Cluster) -> None:
