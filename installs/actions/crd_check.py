@@ -1,8 +1,8 @@
-"""The CRDs of an upgrade: what changes in them, and whether the objects of the cluster fit.
+"""The check of a cluster's CRDs and objects before an upgrade, which may be requested.
 
-`crd_safety` compares stored CRDs, those of the cluster or else of the installed bundle, and makes
-no request. A check reads those of the cluster and their objects as the person who requests it; a
-worker makes it, and it is shown for SHOWN. `CrdCheck.result`:
+It reads the CRDs of the cluster and their objects as the person who requests it, where
+`installs.actions.crd_safety` compares stored rows. A worker makes it, and it is shown for SHOWN.
+`CrdCheck.result`:
 
     crds       by name, those of the bundle that the cluster has, each with
         name, kind
@@ -25,11 +25,10 @@ worker makes it, and it is shown for SHOWN. `CrdCheck.result`:
 No value of an object is stored.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
@@ -44,27 +43,23 @@ from catalogs.contents.crd_objects import (
     checked_versions,
     schema_of,
 )
-from catalogs.contents.crd_upgrade import CrdFinding, OlmV0, crd_upgrade
-from catalogs.contents.stored import manifests_of
+from catalogs.contents.crd_upgrade import crd_upgrade, is_too_deep
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Bundle, Package
-from installs.actions.plan_changes import catalog_package, installed_bundle
-from installs.facts.crd_schemas import schemas_of
-from installs.methods import METHODS
-from installs.models import CrdCheck, CRDState, Operator
+from installs.actions.crd_safety import CRD_OUTCOMES, crds_of, outcome_of
+from installs.actions.plan_changes import catalog_package
+from installs.models import CrdCheck, Operator
 from olmweb.accounts.roles import AnyUser, impersonation_for, may_read_yaml, person, sign_in_problem
 from olmweb.clusters import client_for
 from olmweb.errors import Missing, OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
+from olmweb.kube.decode import DEPTH
 from olmweb.kube.errors import Forbidden, KubeError, NotFound
-from olmweb.kube.fields import Object, items, text
+from olmweb.kube.fields import Object, text
 from olmweb.kube.resources import CUSTOM_RESOURCE_DEFINITIONS as CRDS
 from olmweb.kube.resources import Resource
 from olmweb.models import Cluster
 from olmweb.runtime.reports import ATTEMPTS, TIME_LIMIT, Job, run_report
 
-CRD_V1 = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-CRD_OUTCOMES = ("refused", "of_objects", "allowed")  # fields of CrdSafety
 SHOWN = timedelta(minutes=30)  # after the request
 ROWS = 100
 EXISTING = 1_000  # reasons of the current schema that those of the new one are compared with
@@ -72,165 +67,7 @@ PAGE = 50  # objects of a request
 OBJECTS = 5_000  # of one check
 BYTES = 64 * 1024 * 1024
 HIDDEN_KIND = "Secret"
-_NOT_OF_BUNDLE = "The installed bundle does not have it: it came to the cluster in another way."
 _OPEN = timedelta(seconds=2 * TIME_LIMIT)  # after which a request that no worker took is given up
-
-
-@dataclass(frozen=True, slots=True)
-class CrdSafety:
-    """The changes of CRDs from those of the cluster to the bundle `after`.
-
-    `of_bundle` names the CRDs whose schemas on the cluster are not stored: they are compared with
-    those of the installed bundle `before`.
-
-    `refused` are those for which OLM refuses the upgrade, `of_objects` those for which it does if
-    an existing object does not fit, `allowed` those that break clients or drop values. `unknown`
-    are the bundles whose CRDs are not stored, for which nothing is compared. `differences` say in
-    sentences how the CRDs of the cluster differ from those of `before`, by name.
-    """
-
-    before: str
-    after: str
-    refused: tuple[CrdFinding, ...] = ()
-    of_objects: tuple[CrdFinding, ...] = ()
-    allowed: tuple[CrdFinding, ...] = ()
-    unknown: tuple[str, ...] = ()
-    differences: tuple["CrdDifference", ...] = ()
-    of_bundle: tuple[str, ...] = ()
-
-    @property
-    def rows(self) -> list[tuple[str, CrdFinding]]:
-        """(outcome, finding), the refused ones first."""
-        return [(name, finding) for name in CRD_OUTCOMES for finding in getattr(self, name)]
-
-
-class CrdDifference(NamedTuple):
-    """What the cluster reports of a CRD that its installed bundle says otherwise."""
-
-    crd: str
-    note: str
-
-
-def crd_safety(operator: Operator, package: Package, target: str) -> CrdSafety | None:
-    """What the CRDs of the bundle `target` change, judged by the OLM of the operator; None without
-    an upgrade. At most seven queries.
-
-    The CRDs compared are those of the new bundle that the installed one or the cluster has, with
-    the stored versions that the cluster reports.
-    """
-    start = installed_bundle(operator)
-    if not start or not target or start == target:
-        return None
-    bundles = {row.name: row for row in package.bundles.filter(name__in=(start, target))}
-    if absent := tuple(name for name in (start, target) if name not in bundles):
-        return CrdSafety(start, target, unknown=absent)
-    compared = _compare(operator.cluster, bundles[start], bundles[target], of_cluster=True)
-    if compared.unknown:
-        return CrdSafety(start, target, unknown=compared.unknown)
-    by_outcome: dict[str, list[CrdFinding]] = defaultdict(list)
-    for finding in compared.findings:
-        by_outcome[_outcome(operator.kind, finding)].append(finding)
-    refused, of_objects, allowed = (tuple(by_outcome[name]) for name in CRD_OUTCOMES)
-    differences = _differences(operator, compared)
-    of_bundle = tuple(sorted(compared.before.keys() - compared.read))
-    return CrdSafety(start, target, refused, of_objects, allowed, (), differences, of_bundle)
-
-
-class Compared(NamedTuple):
-    """The changes of CRDs between two bundles, and the bundles whose CRDs are not stored, for which
-    nothing is compared. `before` are those of the first bundle that both have, `states` what the
-    cluster has of the names compared, `read` the names whose CRDs are those of the cluster."""
-
-    findings: tuple[CrdFinding, ...] = ()
-    unknown: tuple[str, ...] = ()
-    before: Mapping[str, Object] = MappingProxyType({})
-    states: Mapping[str, CRDState] = MappingProxyType({})
-    read: frozenset[str] = frozenset()
-
-
-def compare_bundles(cluster: Cluster | None, before: Bundle, after: Bundle) -> Compared:
-    """The CRDs that both bundles have, with the stored versions that the cluster reports. At most
-    five queries."""
-    return _compare(cluster, before, after, of_cluster=False)
-
-
-def _compare(
-    cluster: Cluster | None, before: Bundle, after: Bundle, *, of_cluster: bool
-) -> Compared:
-    old, new = _crds_of(before), _crds_of(after)
-    if old is None or new is None:
-        pairs = ((before, old), (after, new))
-        return Compared(unknown=tuple(row.name for row, crds in pairs if crds is None))
-    names = new.keys() if of_cluster else old.keys() & new.keys()
-    rows = CRDState.objects.filter(cluster=cluster, name__in=names)
-    fields = ("name", "served", "defined", "stored", "owner_kind", "owner_name")
-    states = {row.name: row for row in rows.only(*fields)} if cluster else {}
-    read = schemas_of(cluster, states.keys()) if cluster and of_cluster else {}
-    names = (old.keys() | read.keys()) & new.keys()
-    findings: list[CrdFinding] = []
-    for name in sorted(names):
-        status = {"storedVersions": states[name].stored if name in states else []}
-        present = read.get(name) or old[name]
-        findings += crd_upgrade({**present, "status": status}, new[name])
-    both = {name: old[name] for name in sorted(names & old.keys())}
-    return Compared(tuple(findings), (), both, states, frozenset(read))
-
-
-def _differences(operator: Operator, compared: Compared) -> tuple[CrdDifference, ...]:
-    """How the CRDs of the cluster differ from those of the installed bundle: they were changed by
-    hand, belong to another operator or are gone."""
-    method = METHODS.get(operator.kind)
-    owner = method.crd_owner(operator) if method else None
-    rows = []
-    for name in sorted(compared.before.keys() | compared.read):
-        if (state := compared.states.get(name)) is None:
-            if compared.states:
-                rows.append(CrdDifference(name, "The cluster does not have it."))
-            continue
-        if name not in compared.before:
-            rows.append(CrdDifference(name, _NOT_OF_BUNDLE))
-        versions = items(compared.before.get(name), "spec", "versions")
-        for words, bundled, present in (
-            ("defines", versions, state.defined),
-            ("serves", [version for version in versions if version.get("served")], state.served),
-        ):
-            names = sorted(text(version, "name") for version in bundled)
-            if present and names and names != sorted(present):
-                note = f"The cluster {words} {_list(present)}, the bundle {_list(names)}."
-                rows.append(CrdDifference(name, note))
-        owned = (state.owner_kind, state.owner_name)
-        if owner and state.owner_name and owned != (owner.kind, owner.name):
-            note = f"It belongs to {state.owner_kind} {state.owner_name} on the cluster."
-            rows.append(CrdDifference(name, note))
-    return tuple(rows)
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
-
-
-def _outcome(kind: str, finding: CrdFinding) -> str:
-    """The field of CrdSafety that a finding belongs to."""
-    if kind == InstallMethod.SUBSCRIPTION:
-        if finding.olm_v0 is OlmV0.REFUSES:
-            return "refused"
-        return "of_objects" if finding.olm_v0 is OlmV0.OBJECTS else "allowed"
-    return "refused" if finding.olm_v1 else "allowed"
-
-
-def _crds_of(bundle: Bundle) -> dict[str, Object] | None:
-    """The CRDs of the bundle by name; None if its objects are not stored. At most two queries."""
-    manifests = manifests_of(bundle)
-    if manifests is None:
-        return None
-    return {
-        text(manifest, "metadata", "name"): manifest
-        for manifest in manifests.objects
-        if (manifest.get("apiVersion"), manifest.get("kind")) == CRD_V1
-    }
-
-
-# -- a check of the cluster ------------------------------------------------------------------------
 
 
 def current_check(user: User, operator: Operator, bundle: str, now: datetime) -> CrdCheck | None:
@@ -324,7 +161,7 @@ def _new_crds(operator: Operator, bundle: str) -> dict[str, Object]:
             code="unknown-bundle",
             hint="The upgrade form lists the versions that can follow.",
         )
-    crds = _crds_of(row)
+    crds = crds_of(row)
     if crds is None:
         raise OlmwebError(
             f"The catalog does not have the CRDs of {bundle[:120]}.",
@@ -465,6 +302,11 @@ class _Reading:
             old = self._client.get(CRDS, CRDS.versions[0], name, as_user=self._as_user)
             if text(old, "spec", "names", "kind") == HIDDEN_KIND:
                 row["error"] = "OLM Web never reads Secrets."
+            elif is_too_deep(old) or is_too_deep(new):
+                row["error"] = (
+                    f"The schema is nested deeper than {DEPTH} levels: the objects are not "
+                    "checked, and changes below that depth are not listed."
+                )
             else:
                 versions = checked_versions(old, new)
                 for version in versions:
@@ -524,7 +366,7 @@ class _Reading:
 
 def _changes(kind: str, old: Object, new: Object) -> Iterator[dict[str, Any]]:
     """The findings by outcome, the refused ones first."""
-    findings = [(_outcome(kind, finding), finding) for finding in crd_upgrade(old, new)]
+    findings = [(outcome_of(kind, finding), finding) for finding in crd_upgrade(old, new)]
     for outcome, finding in sorted(findings, key=lambda row: CRD_OUTCOMES.index(row[0])):
         yield {
             "version": finding.version,

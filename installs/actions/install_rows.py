@@ -6,9 +6,9 @@ A form, its plan and its warnings use the same rows, so a page costs seven queri
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db.models import Exists, JSONField, OuterRef, Q, Subquery, Value
+from django.db.models import BinaryField, Exists, JSONField, OuterRef, Q, QuerySet, Subquery, Value
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, BundleGVK, Catalog, Package, Prediction
@@ -21,11 +21,12 @@ from catalogs.verdicts.rules import Verdict
 from installs.actions.objects import full_name
 from installs.audit.audit import checked_source
 from installs.facts.cluster_facts import group_facts, namespace_of_global_group
+from installs.facts.crd_schemas import read_content
 from installs.facts.evaluate import verdict_for
 from installs.methods import METHODS, InstallChoice
 from installs.methods.base import SourceName, namespace_for
-from installs.models import Component, CRDState, Operator
-from olmweb.kube.fields import dig
+from installs.models import ClusterInventory, Component, CRDSchema, CRDState, Operator
+from olmweb.kube.fields import Object, dig
 from olmweb.models import Cluster
 
 GROUP = "OperatorGroup"
@@ -34,6 +35,27 @@ _BUNDLE_FIELDS = (
     *BUNDLE_FIELDS,
     *("version_key", "suggested_namespace", "install_modes", "install_modes_known"),
 )
+
+
+class ExistingCrd(NamedTuple):
+    """A CRD of the cluster that defines a kind which the package provides. `content` is None if its
+    schema is not stored (installs.facts.crd_schemas)."""
+
+    name: str
+    stored: list[str]  # status.storedVersions
+    owner_kind: str
+    owner_namespace: str
+    owner_name: str
+    content: Object | None
+
+
+class _Objects(NamedTuple):
+    """Rows of the cluster in the order of their names."""
+
+    components: list[Component]
+    operators: list[Operator]
+    crds: list[ExistingCrd]
+    namespaces: set[str]
 
 
 @dataclass
@@ -130,36 +152,65 @@ class InstallRows:
     # -- cluster -----------------------------------------------------------------------------------
 
     @cached_property
-    def _objects(self) -> tuple[list[Component], list[Operator]]:
-        """The CatalogSources and OperatorGroups, and the operators, with the fields that are
-        needed; one query."""
+    def _objects(self) -> _Objects:
+        """The CatalogSources and OperatorGroups, the operators, the CRDs that define a kind of the
+        package, and other namespaces of objects, with the fields that are needed; one query."""
+        no_json, no_content = Value(None, output_field=JSONField()), Value(None, BinaryField())
         names = ("kind", "namespace", "name")
         components = Component.objects.filter(
             cluster=self.cluster, kind__in=(CATALOG_SOURCE, GROUP)
-        ).order_by()
-        operators = Operator.objects.filter(cluster=self.cluster).order_by()
-        rows = components.values_list(Value(False), *names, "details", Value("")).union(
-            operators.values_list(
-                Value(True), *names, Value(None, output_field=JSONField()), "package"
-            ),
-            all=True,
+        ).values_list(Value("component"), *names, "details", Value(""), no_content)
+        operators = Operator.objects.filter(cluster=self.cluster).values_list(
+            Value("operator"), *names, no_json, "package", no_content
         )
-        read: tuple[list[Component], list[Operator]] = [], []
-        for is_operator, kind, namespace, name, details, package in rows:
-            if is_operator:
-                read[1].append(Operator(kind=kind, namespace=namespace, name=name, package=package))
-            else:
-                read[0].append(
-                    Component(kind=kind, namespace=namespace, name=name, details=details)
+        read = _Objects([], [], [], set())
+        parts = (operators.order_by(), self._crds(), self._other_namespaces())
+        rows = components.order_by().union(*parts, all=True)
+        for table, kind, namespace, name, value, more, content in rows:
+            if table == "component":
+                read.components.append(
+                    Component(kind=kind, namespace=namespace, name=name, details=value)
                 )
-        read[0].sort(key=lambda row: (row.namespace, row.name))
-        read[1].sort(key=lambda row: (row.kind, row.namespace, row.name))
+            elif table == "operator":
+                read.operators.append(
+                    Operator(kind=kind, namespace=namespace, name=name, package=more)
+                )
+            elif table == "namespace":
+                read.namespaces.add(namespace)
+            else:
+                schema = None if content is None else read_content(content)
+                read.crds.append(ExistingCrd(name, value, kind, namespace, more, schema))
+        read.components.sort(key=lambda row: (row.namespace, row.name))
+        read.operators.sort(key=lambda row: (row.kind, row.namespace, row.name))
+        read.crds.sort(key=lambda crd: crd.name)
         return read
+
+    def _crds(self) -> QuerySet[CRDState, Any]:
+        """The columns of ExistingCrd in the order of `_objects`."""
+        provided = BundleGVK.objects.filter(
+            required=False,
+            bundle__package=self.package,
+            group=OuterRef("group"),
+            kind=OuterRef("served_kind"),
+        )
+        schemas = CRDSchema.objects.filter(cluster=self.cluster, name=OuterRef("name"))
+        rows = CRDState.objects.filter(Exists(provided), cluster=self.cluster).order_by()
+        owner = ("owner_kind", "owner_namespace", "name")
+        content = Subquery(schemas.values("content")[:1])
+        return rows.values_list(Value("crd"), *owner, "stored", "owner_name", content)
+
+    def _other_namespaces(self) -> QuerySet[Component, Any]:
+        """Those of all objects, on a cluster whose namespaces may not be listed."""
+        listed = ClusterInventory.objects.filter(cluster=self.cluster, namespaces__isnull=False)
+        rows = Component.objects.filter(~Exists(listed), cluster=self.cluster).order_by()
+        no_json, no_content = Value(None, JSONField()), Value(None, BinaryField())
+        columns = (Value(""), "namespace", Value(""), no_json, Value(""), no_content)
+        return rows.values_list(Value("namespace"), *columns).distinct()
 
     @property
     def _components(self) -> list[Component]:
         """By namespace and name."""
-        return self._objects[0]
+        return self._objects.components
 
     @property
     def catalog_sources(self) -> tuple[CheckedCatalog, ...]:
@@ -173,7 +224,12 @@ class InstallRows:
     @property
     def operators(self) -> list[Operator]:
         """By kind, namespace and name."""
-        return self._objects[1]
+        return self._objects.operators
+
+    @property
+    def existing_crds(self) -> list[ExistingCrd]:
+        """By name."""
+        return self._objects.crds
 
     @cached_property
     def _cluster_row(self) -> Mapping[str, Any]:
@@ -218,6 +274,7 @@ class InstallRows:
     def namespaces(self) -> list[str]:
         """Sorted names of the namespaces of the cluster as far as rows tell."""
         of_objects = {row.namespace for row in (*self._components, *self.operators)}
+        of_objects |= self._objects.namespaces
         listed = self._cluster_row["inventory__namespaces"] or ()
         return sorted((of_objects | set(listed)) - {""})
 
@@ -249,10 +306,6 @@ class InstallRows:
         return namespace_for(self.package.name, head.suggested_namespace if head else "")
 
     def has_namespace(self, namespace: str) -> bool:
-        if self._cluster_row["inventory__namespaces"] is None and namespace not in self.namespaces:
-            # Namespaces may not be listed; other objects show some that are there.
-            rows = Component.objects.filter(cluster=self.cluster, namespace=namespace)
-            return rows.exists()
         return namespace in self.namespaces
 
     def has_group(self, namespace: str) -> bool:

@@ -8,15 +8,18 @@ from catalogs.api.schemas import LastError, error_text
 from catalogs.contents.crd_objects import Outcome
 from catalogs.contents.crd_upgrade import CrdFinding, OlmV0
 from installs.actions import crd_check as checks
+from installs.actions.crd_safety import CRD_OUTCOMES, Compared
 from installs.models import CrdCheck
 from olmweb.api.parameters import OneOf
 
 PENDING, DONE, FAILED, LOST = STATES = ("pending", "done", "failed", "lost")
 CrdCheckState = Annotated[str, OneOf(STATES, "CrdCheckState")]
 ObjectOutcome = Annotated[str, OneOf(tuple(Outcome), "ObjectOutcome")]
+BUNDLE, CLUSTER, NOTHING = SIDES = ("bundle", "cluster", "nothing")
+ComparedWith = Annotated[str, OneOf(SIDES, "CrdComparedWith")]
 OlmV0Answer = Annotated[str, OneOf(tuple(OlmV0), "OlmV0Answer")]
 ChangeOutcome = Annotated[
-    str, OneOf(tuple(name.replace("_", "-") for name in checks.CRD_OUTCOMES), "CrdChangeOutcome")
+    str, OneOf(tuple(name.replace("_", "-") for name in CRD_OUTCOMES), "CrdChangeOutcome")
 ]
 
 
@@ -36,12 +39,29 @@ class CrdChangeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CrdChangesRow:
-    """From `before` to `after`; `cluster` is the one whose stored versions count."""
+class ComparedCrd:
+    """A CRD of the new bundle that the other side has. `compared_with` is `nothing` while the
+    schema of the cluster was not read; `complete` is false, too, for one that is nested deeper than
+    100 levels, below which nothing is compared. The owner is that of the cluster; its fields are
+    empty without one."""
 
-    before: str
+    name: str
+    compared_with: ComparedWith
+    complete: bool
+    owner_kind: str
+    owner_namespace: str
+    owner_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CrdChangesRow:
+    """To `after` from the bundle `before`, or from the CRDs of the cluster if it is null. `cluster`
+    is the one whose stored versions count."""
+
+    before: str | None
     after: str
     cluster: str | None
+    crds: list[ComparedCrd]
     changes: list[CrdChangeRow]
 
 
@@ -119,7 +139,32 @@ class CrdCheckRow:
     crds: list[CheckedCrd]
 
 
-def change_row(finding: CrdFinding) -> CrdChangeRow:
+def changes_row(
+    compared: Compared, before: str | None, after: str, cluster: str | None
+) -> CrdChangesRow:
+    return CrdChangesRow(
+        before,
+        after,
+        cluster,
+        [_compared_crd(compared, name) for name in compared.names],
+        [_change_row(finding) for finding in compared.findings],
+    )
+
+
+def _compared_crd(compared: Compared, name: str) -> ComparedCrd:
+    side = BUNDLE if name in compared.before else CLUSTER if name in compared.read else NOTHING
+    state = compared.states.get(name)
+    return ComparedCrd(
+        name,
+        side,
+        complete=side != NOTHING and name not in compared.too_deep,
+        owner_kind=state.owner_kind if state else "",
+        owner_namespace=state.owner_namespace if state else "",
+        owner_name=state.owner_name if state else "",
+    )
+
+
+def _change_row(finding: CrdFinding) -> CrdChangeRow:
     return CrdChangeRow(
         crd=finding.crd,
         version=finding.version,

@@ -113,7 +113,12 @@ class _Present:
     deployments: set[str] = field(default_factory=set)
 
     def add_package(self, package: str, namespace: str) -> None:
-        self.labels.add(f"{package}.{namespace}"[:LABEL_LIMIT].rstrip("-._"))
+        self.labels.add(package_label(package, namespace))
+
+
+def package_label(package: str, namespace: str) -> str:
+    """The owner that OLM's label names on the objects of the package in this namespace."""
+    return f"{package}.{namespace}"[:LABEL_LIMIT].rstrip("-._")
 
 
 def removed_owners(clusters: Sequence[Cluster]) -> list[RemovedOwner]:

@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from installs import methods
-from installs.actions import configuration, crd_check, plan_changes, record, removal
+from installs.actions import configuration, crd_check, crd_safety, plan_changes, record, removal
 from installs.actions import retry as retries
 from installs.actions.clean_up import chosen_first, plan_clean_up
 from installs.actions.plan import Plan
@@ -100,12 +100,12 @@ def upgrade(
         context |= {"waiting": waiting, "reach": reach, "cluster": operator.cluster}
         if package is not None:
             target = str(details_of(operator).get("current_csv") or "")
-            context["crds"] = crd_check.crd_safety(operator, package, target)
+            context["crds"] = crd_safety.crd_safety(operator, package, target)
 
     def plan() -> Plan:
         planned = plan_changes.plan_upgrade(operator, values, offer)
         if package is not None:
-            context["crds"] = crd_check.crd_safety(operator, package, planned.target)
+            context["crds"] = crd_safety.crd_safety(operator, package, planned.target)
             context["checked"] = crd_check.finished_check(request.user, operator, planned.target)
         return planned
 

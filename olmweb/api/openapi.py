@@ -23,7 +23,7 @@ CODES = (
     "no-configs-label", "no-manifests", "no-outcome", "no-pod", "no-revision", "no-room",
     "no-such-field", "no-version", "no-way", "none-selected", "not-a-file", "not-acceptable",
     "not-allowed", "not-an-image", "not-checked", "not-configured", "not-fbc", "not-found",
-    "not-inspected",
+    "not-inspected", "not-listed",
     "not-own", "not-pinned", "not-ready", "not-removable", "not-reviewed", "not-sent",
     "not-served", "not-sure", "not-upgradable", "not-waiting", "nothing-chosen", "nothing-left",
     "nothing-to-inspect", "oidc-broken", "oidc-down", "oidc-off", "oidc-refused", "oidc-stale",

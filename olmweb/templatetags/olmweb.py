@@ -4,7 +4,7 @@ Builtins: pages need no load tag. They only format; they never query.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any
@@ -414,6 +414,13 @@ def live(
 def page_numbers(page: Page[Any]) -> Iterable[int | str]:
     """The numbers of pages to link: the first, the last, those around this one, and ellipses."""
     return page.paginator.get_elided_page_range(page.number, on_each_side=1, on_ends=1)
+
+
+@register.filter
+def listing(names: Sequence[str]) -> str:
+    """'a, b, c'; of many names the first five and the number of the others."""
+    more = len(names) - 5
+    return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")
 
 
 @register.filter

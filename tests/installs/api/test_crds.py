@@ -6,11 +6,13 @@ from unittest.mock import Mock
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from installs import tasks
 from installs.actions import crd_check
 from installs.models import CrdCheck, CRDState
 from olmweb.models import ApiToken, Cluster
+from tests.factories import make_catalog, make_package
 from tests.installs.views.test_crd_check import (
     BUNDLE,
     SMALL,
@@ -20,7 +22,7 @@ from tests.installs.views.test_crd_check import (
     prod,
     woken,
 )
-from tests.installs.views.test_crd_safety import CRD, SIZE, crd, ship
+from tests.installs.views.test_crd_safety import CRD, SIZE, crd, nested, ship, store
 
 __all__ = ["prod", "woken"]
 pytestmark = pytest.mark.django_db
@@ -104,3 +106,59 @@ def test_the_changes_of_crds_between_two_bundles(
     assert ("v1", "^.spec.size", "objects") in rows
     assert any(olm_v0 == "refuses" for _version, _field, olm_v0 in rows), rows
     assert all(row["olm_v1_refuses"] for row in answer["changes"])
+    (compared,) = answer["crds"]
+    assert (compared["name"], compared["compared_with"], compared["complete"]) == (
+        CRD,
+        "bundle",
+        True,
+    )
+
+
+def test_the_changes_from_the_crds_that_the_cluster_has(
+    prod: Cluster, client: Client, olivia: User
+) -> None:
+    def answer(**parameters: str) -> Any:
+        query = {"against": "cluster", **parameters}
+        return client.get(CHANGES, query, headers=headers(olivia, "read"))
+
+    def code(response: Any) -> tuple[int, str, list[str]]:
+        error = response.json()["error"]
+        return response.status_code, error["code"], list(error["fields"])
+
+    assert code(answer()) == (404, "not-listed", [])
+    assert code(answer(**{"from": "kettle.v1.0.0"})) == (400, "bad-parameter", ["from"])
+    prod.watches.create(kind="CustomResourceDefinition", listed_at=timezone.now())
+    assert answer().json() == {
+        "before": None, "after": BUNDLE, "cluster": "prod", "crds": [], "changes": []
+    }  # fmt: skip
+    owner = {"owner_kind": "Operator", "owner_name": "teapot.tea"}
+    CRDState.objects.create(cluster=prod, name=CRD, stored=["v1", "v1beta1"], **owner)
+    crds = {"name": CRD, "owner_namespace": "", **owner}
+    unread = answer().json()
+    assert unread["crds"] == [{**crds, "compared_with": "nothing", "complete": False}]
+    assert unread["changes"] == []
+    store(prod, crd(SIZE, "v1", "v1beta1"))
+    read = answer().json()
+    assert read["crds"] == [{**crds, "compared_with": "cluster", "complete": True}]
+    rows = [(row["version"], row["field"], row["olm_v0"]) for row in read["changes"]]
+    assert rows == [("v1", "^.spec.size", "objects"), ("v1beta1", "", "refuses")]
+    store(prod, crd(nested(480)))
+    ship("1.1.0", crd(nested(480)))
+    (deep,) = answer().json()["crds"]
+    assert (deep["compared_with"], deep["complete"]) == ("cluster", False)
+
+
+def test_a_catalog_of_no_cluster_is_compared_with_the_named_one(
+    prod: Cluster, client: Client, olivia: User
+) -> None:
+    catalog = make_catalog(name="own", cluster=None)
+    make_package(name="cup", catalog=catalog, channels={"stable": ("1.0.0",)})
+    address = "/api/v1/bundles/-/own/cup/cup.v1.0.0/crd-changes"
+    mine = headers(olivia, "read")
+    missing = client.get(address, {"against": "cluster"}, headers=mine)
+    assert missing.json()["error"]["code"] == "missing-parameter"
+    assert list(missing.json()["error"]["fields"]) == ["cluster"]
+    prod.watches.create(kind="CustomResourceDefinition", listed_at=timezone.now())
+    query = {"against": "cluster", "cluster": "prod"}
+    unknown = client.get(address, query, headers=mine)
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not-inspected")

@@ -22,7 +22,7 @@ from olmweb.kube.errors import Forbidden, NotFound
 from olmweb.models import Cluster
 from olmweb.runtime.reports import run_report
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
-from tests.installs.views.test_crd_safety import CRD, SIZE, crd, ship
+from tests.installs.views.test_crd_safety import CRD, SIZE, crd, nested, ship
 from tests.worlds.html import assert_fragment, assert_page
 
 pytestmark = pytest.mark.django_db
@@ -285,3 +285,32 @@ def test_the_upgrade_form_leads_to_the_check_and_shows_its_result(
     assert "found 1 change to its own CRDs, and that the new schemas refuse none" in (
         shown(writer).text
     )
+
+
+@pytest.mark.parametrize("levels", [60, 480, 900])
+def test_a_crd_that_is_nested_too_deep_has_one_sentence_and_hides_no_other(
+    prod: Cluster, writer: Client, monkeypatch: pytest.MonkeyPatch, levels: int
+) -> None:
+    cluster = FakeClient(named(crd(nested(levels))), v1=[[kettle("a", 3)]])
+    row = check(writer, cluster, monkeypatch)
+    assert row.error_text == ""
+    page = assert_page(writer.get(PAGE))
+    assert (
+        "Not checked The schema is nested deeper than 100 levels: the objects are not checked, "
+        "and changes below that depth are not listed." in page.text
+    )
+    assert "^.spec.size The type was object, now integer. Refused" in page.text
+
+
+def test_an_object_that_is_nested_too_deep_is_named_beside_the_others(
+    prod: Cluster, writer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = kettle("deep", 3)
+    for _ in range(900):
+        deep["spec"] = {"size": deep["spec"]}
+    cluster = FakeClient(named(crd(SIZE)), v1=[[deep, kettle("b", 987_654)]])
+    row = check(writer, cluster, monkeypatch)
+    assert row.error_text == ""
+    page = assert_page(writer.get(PAGE))
+    assert "apps/b v1 spec.size The value has to be at most 5. Refused" in page.text
+    assert "apps/deep v1" in page.text

@@ -2,20 +2,20 @@
 
 import base64
 import json
-import zlib
+import sys
 from typing import Any
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from catalogs.models import Bundle, Catalog, Package
-from installs.actions.crd_check import crd_safety
-from installs.models import CRDSchema, CRDState, Operator
+from installs.actions.crd_safety import crd_safety
+from installs.facts import crd_schemas
+from installs.models import CRDState, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_blob, make_cluster, make_operator, make_package
+from tests.factories import make_blob, make_cluster, make_crd, make_operator, make_package
 from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
@@ -72,10 +72,33 @@ def crd(size: dict[str, Any], *versions: str) -> dict[str, Any]:
     }
 
 
+def nested(levels: int, leaf: str = "string") -> dict[str, Any]:
+    """A schema of objects in objects, in JSON twice as deep."""
+    schema: dict[str, Any] = {"type": leaf}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def as_json(value: Any) -> bytes:
+    """The JSON of a value that may be nested deeper than Python's encoders go."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        return json.dumps(value).encode()
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def store(cluster: Cluster, manifest: dict[str, Any]) -> None:
+    """Stores the schema of the CRD as the worker that reads it does."""
+    crd_schemas.store(cluster, CRD, manifest)
+
+
 def ship(version: str, manifest: dict[str, Any]) -> None:
     """Gives the bundle of kettle in this version its CRD, as a catalog with olm.bundle.object
     does."""
-    data = base64.b64encode(json.dumps(manifest).encode()).decode()
+    data = base64.b64encode(as_json(manifest)).decode()
     blob = {
         "schema": "olm.bundle",
         "name": f"{PACKAGE}.v{version}",
@@ -141,8 +164,7 @@ def test_the_schema_that_the_cluster_has_is_compared_and_not_that_of_the_bundle(
     assert "Compatible" in page.text
     assert f"where the schema on the cluster was not read yet: {CRD}." in page.text
     by_hand = crd({"type": "string"})
-    content = zlib.compress(json.dumps(by_hand).encode())
-    CRDSchema.objects.create(cluster=prod, name=CRD, content=content, read_at=timezone.now())
+    store(prod, by_hand)
     page = assert_page(writer.get(EXTENSION, {"version": "1.1.0"}))
     assert f"{CRD} v1 ^.spec.size The type was string, now integer. Refused" in page.text
     assert "The new CRDs are compared with those of prod." in page.text
@@ -159,8 +181,7 @@ def test_a_crd_that_only_the_new_bundle_and_the_cluster_have_is_compared(
         cluster=prod, name=CRD, uid="u", stored=["v1"], owner_kind="ClusterExtension",
         owner_name="teapot",
     )  # fmt: skip
-    content = zlib.compress(json.dumps(crd(SIZE)).encode())
-    CRDSchema.objects.create(cluster=prod, name=CRD, content=content, read_at=timezone.now())
+    store(prod, crd(SIZE))
     operator = Operator.objects.get(kind="ClusterExtension", name=PACKAGE)
     package = Package.objects.get(name=PACKAGE)
     with django_assert_max_num_queries(7):
@@ -171,6 +192,27 @@ def test_a_crd_that_only_the_new_bundle_and_the_cluster_have_is_compared(
         "The installed bundle does not have it: it came to the cluster in another way.",
         "It belongs to ClusterExtension teapot on the cluster.",
     ]
+
+
+@pytest.mark.parametrize("levels", [60, 400, 480, 900])
+def test_schemas_that_are_nested_too_deep_are_compared_to_the_depth_that_is_named(
+    writer: Client, prod: Cluster, levels: int
+) -> None:
+    """In JSON twice as deep: 960 levels exceed Python's limit in a view, and a cluster accepts
+    10,000."""
+    make_crd(cluster=prod, name=CRD)
+    ship("1.0.0", crd(SIZE))
+    new = crd(nested(levels), "v1")
+    ship("1.1.0", new)
+    page = assert_page(writer.get(EXTENSION, {"version": "1.1.0"}))
+    words = "Not complete Schemas are compared to a depth of 100 levels; these are deeper:"
+    assert f"{words} {CRD}." in page.text
+    assert f"{CRD} v1 ^.spec.size The type was integer, now object. Refused" in page.text
+    store(prod, crd(nested(levels, "integer")))
+    page = assert_page(writer.get(EXTENSION, {"version": "1.1.0"}))
+    assert f"{words} {CRD}." in page.text
+    assert "Compatible" not in page.text
+    assert "Would be refused" not in page.text
 
 
 def test_bundles_without_stored_crds_lead_to_their_inspection(
