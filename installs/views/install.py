@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
 from installs import methods
+from installs.actions.crd_safety import install_crd_safety
 from installs.actions.install_rows import InstallRows
 from installs.actions.plan import (
     best_method,
@@ -145,6 +146,8 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
             target, package_row, context["name"], context["path"], values, rows, config
         )
         context |= {"plan": plan, "name": plan.name}
+        if plan.choice:
+            context["crds"] = install_crd_safety(rows, plan.choice, plan.target)
         context |= _fields(rows, plan.choice, values, plan.target)
         if request.method != "POST":
             return show_form(request, "install", context)
