@@ -79,11 +79,15 @@ class RemedyLink:
 
 @dataclass(frozen=True, slots=True)
 class RemedyStep:
-    """One step of a remedy: a command to copy or a sentence, with links."""
+    """One step of a remedy: commands to copy or sentences, one in each line, with links."""
 
     text: str
     command: bool
     links: tuple[RemedyLink, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
 
 
 @dataclass(frozen=True, slots=True)

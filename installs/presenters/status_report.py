@@ -16,7 +16,7 @@ from catalogs.revisions.text import plain
 from installs.models import Health, InstallRequest, Transition
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries.changes import DIRECTIONS, changes_of_week, counted, failure_history
-from installs.queries.operators import CauseGroup
+from installs.queries.operators import CauseGroup, cause_remedies, finding_of
 from installs.queries.overview import (
     ClusterOverview,
     ClusterRow,
@@ -193,8 +193,12 @@ def status_report(
 
 
 def _reported_cause(group: CauseGroup) -> ReportedCause:
-    steps = remedy_steps(group.remedy)
-    return ReportedCause(group, steps[0].text, steps[0].command) if steps else ReportedCause(group)
+    remedies = cause_remedies((row.name, finding_of(row)) for row in group.operators)
+    first = [steps[0] for remedy in remedies if (steps := remedy_steps(remedy.steps))]
+    if not first:
+        return ReportedCause(group)
+    lines = dict.fromkeys(step.text for step in first if step.command == first[0].command)
+    return ReportedCause(group, "\n".join(lines), first[0].command)
 
 
 def as_markdown(report: StatusReport) -> Iterator[str]:

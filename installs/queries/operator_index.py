@@ -8,6 +8,7 @@ stays.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import Any, NamedTuple
 
 from installs.models import NEEDS_ATTENTION, Operator
@@ -22,7 +23,9 @@ class AttentionRow(NamedTuple):
 
     name: str
     pk: int
+    namespace: str
     package: str
+    reason: str
     facts: Facts
 
 
@@ -76,7 +79,8 @@ def _index(rows: Iterable[tuple[Any, ...]]) -> ClusterIndex:
         if kind == "Subscription":
             subscribed.add(package)
         if health in _BAD:
-            row = AttentionRow(name, pk, package, tuple(sorted(facts.items())))
+            ordered = tuple(sorted(facts.items()))
+            row = AttentionRow(name, pk, namespace, package, intern(reason), ordered)
             causes[kind, finding, "" if finding else reason].append(row)
     return ClusterIndex(
         dict(healths),

@@ -51,6 +51,7 @@ ATTENTION = "attention"  # stands for every health that needs a person
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES_SHOWN = 12  # of each cause
 NAMES_OF_SEVERAL = 4  # of each cause, where several clusters are shown
+REMEDIES_SHOWN = 200  # operators of each cause with commands
 NO_REASON = "No reason given"
 FLAPPING = 4  # changes in a day: two failures that went away by themselves
 # Kinds whose reason a Subscription or PlatformOperator in progress shows as its own.
@@ -107,13 +108,22 @@ class CauseTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class CauseRemedy:
+    """What to do about a cause for those of its operators that `names` lists. A step has a line for
+    each of them where their facts or names differ."""
+
+    names: tuple[str, ...]
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CauseGroup:
     """Operators that need attention for the same cause.
 
     `id` is that of the finding, empty for unknown messages, which `reason` and `sample`, the
     message of the first of `operators`, describe. `sentence` describes the cause, with facts of the
-    operator `example` if the facts of the operators differ. `remedy` has the names of `operators`
-    in its commands, one line for each.
+    operator `example` if the facts of the operators differ. `remedies` are several where the
+    remedies of the operators differ in more than names and facts.
     """
 
     id: str
@@ -125,7 +135,7 @@ class CauseGroup:
     sample: str
     count: int
     operators: tuple[Operator, ...]
-    remedy: tuple[str, ...] = ()
+    remedies: tuple[CauseRemedy, ...] = ()
     targets: tuple[CauseTarget, ...] = ()
 
     @property
@@ -142,7 +152,13 @@ class CauseGroup:
 
     @property
     def has_commands(self) -> bool:
-        return any(is_command(step) and is_filled(step) for step in self.remedy)
+        steps = [step for remedy in self.remedies for step in remedy.steps]
+        return any(is_command(step) and is_filled(step) for step in steps)
+
+    @property
+    def remedied(self) -> int:
+        """The number of operators that the commands are for."""
+        return sum(len(remedy.names) for remedy in self.remedies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +201,14 @@ def causes(
     filters: OperatorFilters,
     *,
     names: int,
+    remedies: int = REMEDIES_SHOWN,
     migratable: bool = False,
 ) -> list[CauseGroup]:
     """Why the matching operators of these clusters need attention, most operators first; at most
     three queries, and one more if clusters changed.
 
-    Each cause carries up to `names` of its operators. Their targets have the numbers of migratable
-    and replaced operators only if `migratable` is true.
+    Each cause carries up to `names` of its operators, and the remedies of up to `remedies`. Their
+    targets have the numbers of migratable and replaced operators only if `migratable` is true.
     """
     indexes = OPERATOR_INDEX.of(clusters)
     chosen = [row for row in clusters if not filters.cluster or row.name == filters.cluster]
@@ -202,7 +219,7 @@ def causes(
         causes_of = {pk: only(of_cluster, matching) for pk, of_cluster in causes_of.items()}
     offers = _offers() if migratable else {}
     targets: dict[tuple[str, str], list[CauseTarget]] = defaultdict(list)
-    first: dict[tuple[str, str], list[AttentionRow]] = defaultdict(list)
+    first: dict[tuple[str, str], list[tuple[AttentionRow, str]]] = defaultdict(list)
     for row in chosen:
         for cause in causes_of[row.pk]:
             key = cause.finding, cause.reason
@@ -210,8 +227,10 @@ def causes(
             if migratable and cause.finding in _replaceable():
                 numbers = _migratable(cause, indexes[row.pk], offers.get(row.pk, frozenset()))
             targets[key].append(CauseTarget(row.name, cause.kind, len(cause.rows), *numbers))
-            first[key] += cause.rows[:names]
-    members = [member.pk for rows in first.values() for member in sorted(rows)[:names]]
+            first[key] += ((member, cause.kind) for member in cause.rows[: max(names, remedies)])
+    for of_cause in first.values():
+        of_cause.sort()
+    members = [member.pk for rows in first.values() for member, _ in rows[:names]]
     groups = group_by_cause(
         [(*key, sum(target.count for target in of_cause)) for key, of_cause in targets.items()],
         facts_of(chain.from_iterable(causes_of.values())),
@@ -219,9 +238,23 @@ def causes(
         names=names,
     )
     return [
-        replace(group, targets=tuple(sorted(targets[group.id, group.reason], key=_by_target)))
+        replace(
+            group,
+            targets=tuple(sorted(targets[group.id, group.reason], key=_by_target)),
+            remedies=cause_remedies(
+                (member.name, _finding_of_member(group.id, member, kind))
+                for member, kind in first[group.id, group.reason][:remedies]
+            ),
+        )
         for group in groups
     ]
+
+
+def _finding_of_member(finding: str, row: AttentionRow, kind: str) -> Finding | None:
+    if not finding:
+        return None
+    names = _subject_names(kind, row.namespace, row.name, row.package)
+    return finding_for(finding, dict(row.facts), names, reason=row.reason)
 
 
 @cache
@@ -357,7 +390,6 @@ def _cause(
         sample=first.message if first else "",
         count=count,
         operators=tuple(members),
-        remedy=_remedy_for([own for row in members if (own := finding_of(row))]),
     )
 
 
@@ -391,19 +423,26 @@ def _of_many(cause: str) -> str:
     return cause
 
 
-def _remedy_for(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """The remedy of a cause: the commands for each finding, and the sentences of the first where
-    they differ."""
-    steps: list[str] = []
-    same = [
-        finding.remedy
-        for finding in findings
-        if finding.remedy_templates == findings[0].remedy_templates
+def cause_remedies(findings: Iterable[tuple[str, Finding | None]]) -> tuple[CauseRemedy, ...]:
+    """The remedies for operators with findings of the same cause, given with their names; that of
+    most operators first. Remedies with the same steps are one, unless a command lacks a name."""
+    alike: dict[tuple[Any, ...], list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
+    for name, finding in findings:
+        if finding is not None:
+            steps = finding.remedy
+            lacking = tuple(is_command(step) and not is_filled(step) for step in steps)
+            alike[finding.remedy_templates, lacking].append((name, steps))
+    remedies = [
+        CauseRemedy(
+            tuple(name for name, _ in group),
+            tuple(
+                "\n".join(dict.fromkeys(step))
+                for step in zip(*(steps for _, steps in group), strict=True)
+            ),
+        )
+        for group in alike.values()
     ]
-    for variants in zip(*same, strict=True):
-        commands = dict.fromkeys(line for line in variants if is_command(line) and is_filled(line))
-        steps.append("\n".join(commands) or variants[0])
-    return tuple(steps)
+    return tuple(sorted(remedies, key=lambda remedy: -len(remedy.names)))
 
 
 def facets(
@@ -494,8 +533,12 @@ def finding_titles() -> dict[str, str]:
 
 def subject_names(operator: Operator) -> dict[str, str]:
     """The names that remedies are filled with."""
-    names = {"name": operator.name, "namespace": operator.namespace, "kind": operator.kind}
-    return names | {"package": operator.package} if operator.package else names
+    return _subject_names(operator.kind, operator.namespace, operator.name, operator.package)
+
+
+def _subject_names(kind: str, namespace: str, name: str, package: str) -> dict[str, str]:
+    names = {"name": name, "namespace": namespace, "kind": kind}
+    return names | {"package": package} if package else names
 
 
 def finding_of(operator: Operator) -> Finding | None:

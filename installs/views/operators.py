@@ -31,7 +31,13 @@ from installs.presenters.diagnosis import (
     remedy_links,
     remedy_steps,
 )
-from installs.presenters.object_details import deployments, facts_of, requirements_of, waiting_pods
+from installs.presenters.object_details import (
+    deployments,
+    facts_of,
+    listed,
+    requirements_of,
+    waiting_pods,
+)
 from installs.presenters.timeline import (
     condition_reports,
     flapping,
@@ -396,11 +402,14 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         may = _may_remove(request)[0]
         several = not filters.cluster and len(clusters(request)) > 1
         names = queries.NAMES_OF_SEVERAL if several else queries.NAMES_SHOWN
-        causes = queries.causes(clusters(request), filters, names=names, migratable=may)
+        remedies = names if several else queries.REMEDIES_SHOWN
+        causes = queries.causes(
+            clusters(request), filters, names=names, remedies=remedies, migratable=may
+        )
         blocks = [
             (
                 cause,
-                remedy_steps(cause.remedy),
+                [(listed(remedy.names), remedy_steps(remedy.steps)) for remedy in cause.remedies],
                 _bulk_links(cause, filters) if may else [],
                 len(cause.clusters) - CHANGED_CLUSTERS,
                 *(_not_migrated(cause) if may else (0, 0)),

@@ -120,7 +120,7 @@ _NONE = SafeString('<span class="olm-none">–</span>')  # small screens leave s
 _TEXT_BEGINS = "\0"
 _COPY = (
     '<button type="button" class="pf-v6-c-button pf-m-plain pf-m-small olm-copy" data-copy{}'
-    ' aria-label="Copy {}" title="Copy">{}</button>'
+    ' aria-label="Copy {}" title="{}">{}</button>'
 )
 _LONG = 21  # characters of a word that a column may be too narrow for
 _LONG_WORD = re.compile(rf"\S{{{_LONG},}}")
@@ -274,6 +274,7 @@ def copy(text: str, what: str = "") -> SafeString:
         _COPY,
         format_html('="{}"', text),
         what or text[:80],
+        "Copy",
         icon("copy"),
     )
 
@@ -281,7 +282,7 @@ def copy(text: str, what: str = "") -> SafeString:
 @register.simple_tag
 def copy_beside(what: str) -> SafeString:
     """As `copy`, for the text or element right before the button: a list has the text once."""
-    return format_html(_COPY, "", what, icon("copy"))
+    return format_html(_COPY, "", what, f"Copy {what}", icon("copy"))
 
 
 @register.inclusion_tag("_breadcrumbs.html")

@@ -47,7 +47,8 @@ function showIcon(button, name) {
 
 async function copy(button) {
   const from = button.dataset.copyFrom && document.getElementById(button.dataset.copyFrom);
-  const text = button.dataset.copy || (from || button.previousSibling).textContent;
+  const beside = from || button.previousElementSibling?.querySelector(".olm-fold-text") || button.previousSibling;
+  const text = button.dataset.copy || beside.textContent;
   let done = true;
   try {
     await navigator.clipboard.writeText(text);

@@ -14,9 +14,22 @@ from installs.queries.operators import OperatorFilters, causes
 from installs.queries.overview import summaries
 from olmweb.models import Cluster
 from olmweb.web.pagination import PAGE_SIZE
-from tests.factories import make_catalog, make_operator, make_package, make_transition
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_operator,
+    make_package,
+    make_transition,
+)
 from tests.worlds.html import Page, assert_fragment, assert_page
-from tests.worlds.operators import MODE, WEBHOOK, make_action, make_failing, make_failing_world
+from tests.worlds.operators import (
+    MODE,
+    OWNED,
+    WEBHOOK,
+    make_action,
+    make_failing,
+    make_failing_world,
+)
 from tests.worlds.subscriptions import make_orphan, make_pending_approval, make_subscription
 
 pytestmark = pytest.mark.django_db
@@ -152,6 +165,49 @@ def test_a_shared_remedy_is_open_and_its_commands_name_each_operator(
     )
     assert fold is not None
     assert " open" in fold[0]
+
+
+def test_each_operator_of_a_cause_has_the_remedy_of_its_own_variant(
+    reader: Client, prod: Cluster
+) -> None:
+    other = OWNED.replace('"other"', '"third"')
+    free = OWNED.split("annotation validation error")[0] + (
+        'annotation validation error: missing key "meta.helm.sh/release-name": must be set to "{0}"'
+    )
+    for name, message in (("apple", OWNED), ("berry", other), ("cedar", free)):
+        make_failing(prod, name, message, "InstallFailed")
+    text = assert_page(reader.get("/operators/?view=cause")).text
+    owned, _, unowned = text.partition("For cedar:")
+    assert "For apple, berry:" in owned
+    assert "kubectl delete platformoperator apple kubectl delete platformoperator berry" in owned
+    assert "remove one of the two, other or apple" in owned
+    assert "remove one of the two, third or berry" in owned
+    assert "cedar" not in owned.partition("For apple")[2]
+    assert "kubectl get role leader-election -n openshift-operators -o yaml" in unowned
+    assert "If nobody needs the object, delete it." in unowned
+
+
+def test_the_commands_of_a_cause_are_copied_for_all_its_operators(
+    reader: Client, prod: Cluster
+) -> None:
+    for number in range(26):
+        make_failing(prod, f"mode-{number:02}", MODE)
+    response = reader.get("/operators/?view=cause")
+    text = assert_page(response).text
+    assert text.count("kubectl delete platformoperator mode-") == 26
+    assert "Show all 26 commands" in text
+    assert 'aria-label="Copy 26 commands"' in response.content.decode()
+    assert "The commands are for the first" not in text
+
+
+def test_the_commands_of_several_clusters_say_how_many_they_are_for(
+    reader: Client, prod: Cluster
+) -> None:
+    for cluster in (prod, make_cluster(name="stage")):
+        for number in range(3):
+            make_failing(cluster, f"mode-{number}", MODE)
+    text = assert_page(reader.get("/operators/?view=cause")).text
+    assert "The commands are for the first 4 of 6 operators. Choose one cluster to get" in text
 
 
 def test_no_page_has_a_placeholder_in_a_remedy(reader: Client, prod: Cluster) -> None:
