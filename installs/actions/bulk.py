@@ -421,6 +421,15 @@ def accepted(items: Sequence[Item]) -> list[Plan]:
     return [item.plan for item in items if item.plan is not None and not item.problem]
 
 
+def refusals(items: Iterable[Item]) -> dict[str, list[str]]:
+    """Reason -> names of what can't be changed because of it; reasons of most first."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for item in items:
+        if reason := item.problem or item.candidate.hindrance:
+            names[reason].append(item.candidate.name)
+    return dict(sorted(names.items(), key=lambda pair: -len(pair[1])))
+
+
 # --- batches ------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,14 @@ from installs.facts.configuration import read_values
 from installs.methods.configuration_fields import offered_fields
 from installs.queries.activity import progress_of
 from installs.queries.lookup import get_batch
-from installs.views.forms import METHODS, ConfigurationForm, form_key, go_to, show_form
+from installs.views.forms import (
+    METHODS,
+    ConfigurationForm,
+    form_key,
+    go_to,
+    refusals_shown,
+    show_form,
+)
 from olmweb.accounts.roles import may_act, person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
@@ -231,12 +238,10 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
     accepted = bulk.accepted(items)
     by_key = {item.candidate.key: item for item in items}
     rows = [by_key.get(candidate.key, Item(candidate)) for candidate in query.candidates]
-    refused = len(items) - len(accepted)
-    context |= {
+    context |= refusals_shown(rows) | {
         "rows": _rows(rows, query),
         "reviewed": record.reviewed(accepted, request.user, "bulk") if accepted else "",
         "accepted": len(accepted),
-        "refused": refused,
         "ticked_count": len(accepted),
         "was_reviewed": True,
     }

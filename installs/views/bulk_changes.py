@@ -18,7 +18,15 @@ from installs.actions.objects import CARRIES_MORE
 from installs.models import NEEDS_ATTENTION, Action
 from installs.queries import operators as queries
 from installs.queries.operators import OperatorFilters
-from installs.views.forms import CHANGED, METHODS, UNSURE, form_key, go_to, show_form
+from installs.views.forms import (
+    CHANGED,
+    METHODS,
+    UNSURE,
+    form_key,
+    go_to,
+    refusals_shown,
+    show_form,
+)
 from installs.views.operators import OperatorsForm
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
@@ -172,9 +180,9 @@ def _review(
         "accepted": len(accepted),
         "accepted_migrations": migrations,
         "accepted_deletions": len(accepted) - migrations,
-        "refused": len(items) - len(accepted),
         "was_reviewed": True,
     }
+    context |= refusals_shown(row.item for row in results)
     if confirming:
         context["refusal"] = UNSURE
     return show_form(request, "bulk_change", context, failed=confirming or not accepted)

@@ -1,7 +1,7 @@
 """Shared by the forms that change a cluster: key, rendering, dry run and confirmation."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,14 @@ from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
 from catalogs.models import Package
-from installs.actions import plan_changes, record
+from installs.actions import bulk, plan_changes, record
+from installs.actions.bulk import Item
 from installs.actions.objects import CARRIES_MORE
 from installs.actions.plan import Plan, paths_of, read_catalog_sources
 from installs.diagnosis.approvals import Approval
 from installs.methods.configuration_fields import form_problems
 from installs.models import Action, Component, Operator
+from installs.presenters.object_details import listed
 from installs.queries.activity import later_approvals
 from olmweb.accounts.roles import AnyUser
 from olmweb.errors import OlmwebError
@@ -38,6 +40,7 @@ UNSURE = OlmwebError(
     status=UNPROCESSABLE,
 )
 LINES_LIMIT = 20_000  # characters of a field with several lines
+REASONS_SHOWN = 5  # against items of a bulk review
 KEY_LIMIT = 100  # characters, as the column holds
 
 
@@ -63,6 +66,16 @@ def form_key(request: HttpRequest) -> str:
     """The form's own key, which makes sending it twice one action; a new one for a new form."""
     key = request.POST.get("key", "")
     return key if key and key.isprintable() and len(key) <= KEY_LIMIT else uuid.uuid4().hex
+
+
+def refusals_shown(items: Iterable[Item]) -> dict[str, Any]:
+    """What the outcome of a bulk review shows of the items that can't be changed."""
+    reasons = bulk.refusals(items)
+    return {
+        "refused": sum(map(len, reasons.values())),
+        "refusals": [(why, listed(names)) for why, names in reasons.items()][:REASONS_SHOWN],
+        "more_reasons": max(0, len(reasons) - REASONS_SHOWN),
+    }
 
 
 def targets_of(request: HttpRequest, package: Package) -> list[Cluster]:

@@ -51,13 +51,14 @@ def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_p
 
     page.wait_for_url("**/operators/bulk-change**")
     press(page, page.get_by_role("button", name="Review"))
-    expect(page.get_by_text("Dry run passed")).to_be_visible()
+    outcome = page.get_by_role("status").filter(has_text="Dry run passed")
+    expect(outcome).to_be_focused()
+    expect(outcome).to_be_in_viewport()
     confirm = page.get_by_role("button", name=re.compile(r"^Migrate \d+, delete \d+$"))
-    expect(confirm).to_be_focused()
     expect(confirm).to_be_in_viewport()
     assert sum(map(int, re.findall(r"\d+", confirm.inner_text()))) == before
     expect(page.get_by_text("Not possible")).to_have_count(0)
-    page.keyboard.press("Enter")
+    press(page, confirm)
 
     page.wait_for_url("**/activity/bulk-installs/*")
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Bulk migration of {before}")

@@ -225,6 +225,14 @@ def test_one_review_shows_all_manifests_and_one_confirmation_makes_an_action_eac
     assert (ActionBatch.objects.count(), Action.objects.count()) == (1, 2)
 
 
+def test_the_outcome_of_a_review_comes_first_and_has_the_focus(
+    writer: Client, catalog: Catalog, sandbox: Sandbox
+) -> None:
+    html = review(writer).content.decode()
+    assert html.index("data-focus") < html.index('value="confirm"') < html.index('name="pick"')
+    assert html.count("data-focus") == 1
+
+
 def test_htmx_swaps_the_form_and_is_sent_to_the_progress_page(
     writer: Client, catalog: Catalog, sandbox: Sandbox
 ) -> None:

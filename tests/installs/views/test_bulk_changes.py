@@ -227,6 +227,18 @@ def test_one_confirmation_migrates_each_by_one_action(
     assert "crane : No catalog of cluster prod" in page.text
 
 
+def test_the_outcome_of_a_review_comes_first_and_has_the_focus(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    assert "data-focus" not in writer.get(URL, {**OF, "change": "migrate"}).content.decode()
+    response = review(writer, "migrate", "acme", "brisk")
+    html = response.content.decode()
+    assert html.index("data-focus") < html.index('value="confirm"') < html.index('name="pick"')
+    assert html.count("data-focus") == 1
+    outcome = assert_page(response).text.partition("Dry run passed")[2].partition("Each operator")
+    assert "1 can't be changed: crane: No catalog of cluster prod offers it" in outcome[0]
+
+
 def test_a_migration_deletes_the_platformoperator_after_its_subscription_is_created(
     writer: Client, failing: Cluster, sandbox: Sandbox
 ) -> None:
