@@ -58,19 +58,21 @@ def test_a_failed_install_tells_cause_and_remedy_is_grouped_by_cause_and_can_be_
     find_and_open(page, "Tenant Demo")
     page.get_by_role("link", name="Install", exact=True).click()
     page.get_by_role("radio", name="PlatformOperator").check()
-    told = re.compile("AllNamespaces must be enabled|does not support the AllNamespaces")
+    told = "PlatformOperators need install mode AllNamespaces; this bundle supports"
     expect(page.get_by_role("main")).to_contain_text(told)
     steps.review_and_confirm(page)
     steps.follow_to(page, "Failed")
 
     outcome = page.get_by_role("region", name="Outcome")
     expect(outcome.get_by_role("heading", level=2)).to_have_text(
-        "AllNamespaces install mode required"
+        "AllNamespaces install mode required by PlatformOperator"
     )
     expect(outcome).to_contain_text("kubectl delete platformoperator tenant-demo")
 
     page.goto("/operators/")
-    cause = page.get_by_role("region", name="AllNamespaces install mode required")
+    cause = page.get_by_role(
+        "region", name="AllNamespaces install mode required by PlatformOperator"
+    )
     everyone = cause.get_by_role("link", name=re.compile(r"^All \d+ with this cause$"))
     if everyone.count():
         page.goto(f"/operators/{everyone.get_attribute('href')}&q=tenant-demo")
@@ -78,7 +80,9 @@ def test_a_failed_install_tells_cause_and_remedy_is_grouped_by_cause_and_can_be_
     expect(cause.get_by_role("link", name="tenant-demo", exact=True)).to_be_visible()
 
     page.goto(steps.AGGREGATED)
-    group = page.get_by_role("region", name="AllNamespaces install mode required")
+    group = page.get_by_role(
+        "region", name="AllNamespaces install mode required by PlatformOperator"
+    )
     group.get_by_text(re.compile(r"^\d+ platform operators$")).click()
     member = page.get_by_role("row", name=re.compile("^tenant-demo "))
     expect(member).to_contain_text("UnpackFailed", timeout=steps.SEEN_MS)

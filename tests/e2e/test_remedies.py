@@ -12,7 +12,7 @@ from tests.e2e.steps import press
 
 pytestmark = pytest.mark.e2e
 
-CAUSE = "AllNamespaces install mode required"
+CAUSE = "AllNamespaces install mode required by PlatformOperator"
 OTHER_CAUSE = "Resource conflict: owned by another operator"
 ALL_MS = 240_000  # more than twenty actions, three at a time
 

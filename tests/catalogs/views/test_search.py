@@ -307,7 +307,10 @@ def test_packages_are_filtered_by_the_paths_that_install_them(reader: Client) ->
     cards = {card.row.name: card.verdicts for card in found.context["cards"]}
     assert cards["b"] == [
         ("installable", "Installable by Subscription"),
-        ("not_installable", "Not by PlatformOperator: AllNamespaces install mode required"),
+        (
+            "not_installable",
+            "Not by PlatformOperator: Bundle does not support install mode AllNamespaces",
+        ),
     ]
     assert cards["d"] == []
     table = reader.get(URL, {"view": "table"}).content.decode()

@@ -92,7 +92,7 @@ def test_an_install_that_can_not_work_ends_with_its_cause(
 ) -> None:
     action = carry_out(ask(cluster, olivia, BAD))
     assert (action.state, action.finding) == ("failed", "allnamespaces-required")
-    assert action.outcome.startswith("AllNamespaces install mode required: ")
+    assert action.outcome.startswith("AllNamespaces install mode required by PlatformOperator: ")
     assert action.outcome_hint
 
 

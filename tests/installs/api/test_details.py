@@ -108,7 +108,9 @@ def test_status_counts_per_cluster(world: World, get: Get) -> None:
     assert prod["crds"] == {"total": 2, "problems": 1}
     assert (prod["upgrades"], prod["approvals"], edge["upgrades"]) == (0, 0, 0)
     assert prod["findings"][0] == {
-        "id": "allnamespaces-required", "title": "AllNamespaces install mode required", "count": 1
+        "id": "allnamespaces-required",
+        "title": "AllNamespaces install mode required by PlatformOperator",
+        "count": 1,
     }  # fmt: skip
 
 

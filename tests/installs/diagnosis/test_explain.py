@@ -19,7 +19,7 @@ def explain(*args: str) -> str:
 def test_json_is_one_object_with_the_documented_keys() -> None:
     answer = json.loads(explain("--json", "--kind", "Bundle", MESSAGE))
     assert answer["finding"] == "allnamespaces-required"
-    assert answer["title"] == "AllNamespaces install mode required"
+    assert answer["title"] == "AllNamespaces install mode required by PlatformOperator"
     assert answer["retryable"] is False
     assert answer["confidence"] == "high"
     assert answer["facts"] == {}
@@ -34,7 +34,7 @@ def test_an_unknown_message_has_null_for_its_finding_and_the_same_keys() -> None
 
 def test_words_for_people_show_cause_and_commands() -> None:
     text = explain(MESSAGE)
-    assert "AllNamespaces install mode required" in text
+    assert "AllNamespaces install mode required by PlatformOperator" in text
     assert "$ kubectl delete platformoperator NAME\n" in text
     assert "In these commands NAME stands for the name of the object." in text
     assert "No entry of the knowledge base" in explain("the moon is wrong")

@@ -265,7 +265,10 @@ def test_the_causes_of_the_published_audit_have_the_titles_that_pages_show() -> 
     for entry in knowledge():
         of_variants = {one.title for one in entry.variants if one.title}
         assert not of_variants & ({*titles.values()} - {entry.title}), entry.id
-    assert titles["allnamespaces-required"] == "AllNamespaces install mode required"
+    assert (
+        titles["allnamespaces-required"]
+        == "AllNamespaces install mode required by PlatformOperator"
+    )
     assert (
         titles["webhookdefinitions-unsupported-rukpak"]
         == "Webhooks not supported by PlatformOperator"

@@ -195,7 +195,7 @@ def test_following_ends_with_286_and_the_cause(reader: Client, prod: Cluster) ->
     )  # fmt: skip
     ended = reader.get(path, {"rev": rev}, headers=POLL)
     page = assert_fragment(ended, 286)
-    assert page.text.count("AllNamespaces install mode required") == 1
+    assert page.text.count("AllNamespaces install mode required by PlatformOperator") == 1
     assert "kubectl delete platformoperator mode-00" in page.text
     assert "data-live" not in ended.content.decode()
     assert_page(reader.get(path))
@@ -406,11 +406,14 @@ def test_the_page_of_an_installation_is_final_after_its_last_approval(
         state="failed", finding="allnamespaces-required", finished_at=ended
     )
     failed = client.get(path, {"rev": rev}, headers=POLL)
-    assert "AllNamespaces install mode required" in assert_fragment(failed, 286).text
+    assert (
+        "AllNamespaces install mode required by PlatformOperator"
+        in assert_fragment(failed, 286).text
+    )
     # The page of the first approval shows the same; approvals after a removal are of another one.
     first = Action.objects.get(name="install-1")
     page = assert_page(client.get(f"/activity/actions/{first.pk}"))
-    assert "AllNamespaces install mode required" in page.text
+    assert "AllNamespaces install mode required by PlatformOperator" in page.text
     assert "View operator grafana" in page.text or "View why grafana fails" in page.text
     make_action(
         prod, "grafana", verb="remove", path="Subscription", namespace=grafana.namespace,

@@ -52,7 +52,7 @@ def detail(name: str, kind: str = "PlatformOperator", namespace: str = "-") -> s
 def test_by_cause_is_the_default_when_anything_failed(reader: Client, prod: Cluster) -> None:
     make_failing_world(prod, modes=14, webhooks=2)
     page = assert_page(reader.get("/operators/"))
-    assert "14 AllNamespaces install mode required" in page.text
+    assert "14 AllNamespaces install mode required by PlatformOperator" in page.text
     assert "Retrying does not help: the answer is permanent for this bundle." in page.text
     assert "All 14 with this cause" in page.text
     assert "18 operators need attention" in page.text
@@ -254,7 +254,7 @@ def test_the_table_is_worst_first_and_says_why(reader: Client, prod: Cluster) ->
     make_failing_world(prod, modes=1, webhooks=0)
     page = assert_page(reader.get("/operators/", {"view": "all"}))
     assert names(page) == ["collision", "mode-00", "strange", "coming", "fine"]
-    assert "AllNamespaces install mode required" in page.text
+    assert "AllNamespaces install mode required by PlatformOperator" in page.text
     assert "1.1.0" in page.text, "the upgrade"
 
 
@@ -450,7 +450,7 @@ def test_a_failed_operator_says_what_broke_where_and_what_to_type(
 ) -> None:
     make_failing_world(prod, modes=3)
     page = assert_page(reader.get(detail("mode-00")))
-    assert "AllNamespaces install mode required" in page.text
+    assert "AllNamespaces install mode required by PlatformOperator" in page.text
     assert "kubectl delete platformoperator mode-00" in page.text
     assert "Retrying does not help: the answer is permanent for this bundle." in page.text
     assert "2 more with this cause" in page.text

@@ -145,7 +145,9 @@ def test_a_failing_cluster_shows_its_causes_most_operators_first(reader: Client)
     make_failing_world(make_cluster(name="prod"), modes=5, webhooks=2)
     page = assert_page(reader.get("/"))
     assert "9 of 11 operators need attention" in page.text
-    first = page.text.index("AllNamespaces install mode required 5 PlatformOperator")
+    first = page.text.index(
+        "AllNamespaces install mode required by PlatformOperator 5 PlatformOperator"
+    )
     second = page.text.index("Webhooks not supported by PlatformOperator 2 PlatformOperator")
     assert first < second
     assert "the flux capacitor of strange lost its charge" in page.text

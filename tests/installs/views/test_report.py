@@ -65,7 +65,8 @@ def test_it_has_everything_of_a_cluster(reader: Client) -> None:
         "Version 4.16.3",
         "Sync status last sync",
         "need attention",
-        "AllNamespaces install mode required mode-00, mode-01, mode-02, mode-03, mode-04 5",
+        "AllNamespaces install mode required by PlatformOperator mode-00, mode-01, mode-02, "
+        "mode-03, mode-04 5",
         "install it with a Subscription",
         "2 blockers for OpenShift 4.17.",
         "Blocks the update Does not support the next OpenShift grafana Subscription in "
@@ -92,7 +93,7 @@ def test_the_same_comes_as_markdown(reader: Client) -> None:
         "\n## Cluster prod\n",
         "\n- Version: 4.16.3\n",
         "\n- Next minor version: 2 blockers for OpenShift 4.17.\n",
-        "\n- **AllNamespaces install mode required** (5): mode-00, ",
+        "\n- **AllNamespaces install mode required by PlatformOperator** (5): mode-00, ",
         "\n  - First step: It can't be installed as a PlatformOperator",
         "(blocks): Subscription openshift-operators/grafana: ",
         "\n- CRD with stale storedVersions: gadgets.example.com on prod\n",
@@ -153,7 +154,7 @@ def test_several_clusters_come_as_a_table_with_their_reports_and_common_causes(
     assert "25 clusters, generated at" in page.text
     assert "/report/?cluster=c00" in page.links
     assert "/readiness/?cluster=c00" in page.links
-    assert "AllNamespaces install mode required 51 25" in page.text
+    assert "AllNamespaces install mode required by PlatformOperator 51 25" in page.text
     assert "In all 25 InstallPlans" in page.text
     assert page.text.count("Report of c") == 20
     second = assert_page(reader.get("/report/?page=2"))

@@ -108,7 +108,7 @@ def test_lists_are_tables_with_upper_case_titles_and_aligned_columns(
 def test_an_operator_is_shown_with_cause_and_numbered_remedy(olmweb: Olmweb, world: World) -> None:
     text = olmweb("operators", "etcd").out
     assert re.search(r"^Health: +Failed$", text, re.MULTILINE)
-    assert "Cause:\n  AllNamespaces install mode required\n" in text
+    assert "Cause:\n  AllNamespaces install mode required by PlatformOperator\n" in text
     assert re.search(r"^Remedy:\n  1\. \S", text, re.MULTILINE)
     assert MESSAGE in text
 
