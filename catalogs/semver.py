@@ -268,7 +268,8 @@ def _blang_term(term: str, text: str) -> list[Test]:
     match = _BLANG_TERM.fullmatch(term)
     written, number = match.groups() if match else ("", "")
     if not number:
-        raise ValueError(f"{_shown(term)} in the range {_shown(text)} names no version.")
+        where = "" if term == text.strip() else f" in the range {_shown(text)}"
+        raise ValueError(f"{_shown(term)}{where} is neither a version nor a range of versions.")
     operator = _BLANG_ALIASES.get(written, written)
     if operator not in _COMPARE:
         raise ValueError(

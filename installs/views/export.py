@@ -4,6 +4,7 @@ Plain GETs with all values in the address; need no permission and send no reques
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,7 +14,8 @@ from django.views.decorators.http import require_safe
 
 from catalogs import lookup
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Package
+from catalogs.models import Bundle, Package
+from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
 from catalogs.verdicts.rules import Verdict
 from installs.actions.install_rows import InstallRows
@@ -69,18 +71,27 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
     chosen = words | {"path": _method(package_row, words["path"])}
     bundles = list(package_row.bundles.only(*BUNDLE_FIELDS, *DEFAULTS_FIELDS))  # newest first
     facts = facts_of_all([package_row], bundles)[package_row.pk]
+    channel = words["channel"] or _default_channel(chosen["path"], facts)
     context: dict[str, Any] = {
         "package": package_row,
         "chosen": chosen,
         "paths": tuple(InstallMethod),
         "method": METHODS[chosen["path"]],
         "channels": sorted(facts.channels),
-        "versions": list(dict.fromkeys(bundle.version for bundle in bundles)),
+        "versions": _versions(facts, channel, bundles),
         "form": form,
     }
+    of_channel = f"channel {channel}" if channel else "all channels"
+    choice = f"Choose one of the {len(context['versions'])} versions of {of_channel}"
+    context["version_hint"] = (
+        METHODS[chosen["path"]].version_hint
+        or f"{choice}, or enter a range such as >=1.0.0 <2.0.0."
+    )
     status = 200
     try:
         export = plan_export(package_row, words, facts, bundles)
+        if not words["version"]:
+            context["version_hint"] += f" Default: {export.resolution.version}"
         context |= _shown(export) | {"links": _links(package_row, words, (YAML, KUSTOMIZE))}
         if words["repo"]:
             read_repository(words, export.folder)
@@ -106,6 +117,18 @@ def _first_method(package: Package, channel: str, version: str) -> InstallMethod
             if can_pin and rows.verdict_of(method, version) != Verdict.NOT_INSTALLABLE:
                 return method
     return default_path(package.catalog)
+
+
+def _default_channel(path: InstallMethod, facts: ResolverPackage) -> str:
+    """The channel of an export that names none; empty if it takes the versions of all."""
+    return facts.default_channel if METHODS[path].needs_group else ""
+
+
+def _versions(facts: ResolverPackage, channel: str, bundles: Sequence[Bundle]) -> list[str]:
+    """The versions of the channel, or of all channels without one, in the order of `bundles`."""
+    entries = {entry.name for entry in facts.channels.get(channel, ())}
+    rows = [bundle for bundle in bundles if not channel or bundle.name in entries]
+    return list(dict.fromkeys(bundle.version for bundle in rows))
 
 
 def _method(package: Package, text: str) -> InstallMethod:

@@ -18,6 +18,7 @@ from tests.worlds.html import assert_page
 pytestmark = pytest.mark.django_db
 EVIL = 'a: "b"\n---\nkind: Secret #'
 FOLDER = "/software/prod/community/grafana/export"
+STABLE = ["1.1.0", "1.0.0"]
 
 
 @pytest.fixture
@@ -268,10 +269,26 @@ def test_a_form_that_is_sent_by_htmx_gets_the_form_alone(reader: Client, catalog
     assert page.count('id="form"') == 1
 
 
-def test_the_form_offers_the_versions_of_the_package(reader: Client, catalog: Catalog) -> None:
-    page = reader.get(FOLDER).content.decode()
-    for version in ("1.0.0", "1.1.0", "2.0.0"):
-        assert f'<option value="{version}">' in page
+@pytest.mark.parametrize(
+    ("path", "channel", "versions", "words"),
+    [
+        ("ClusterExtension", "", ["2.0.0", "1.1.0", "1.0.0"], "the 3 versions of all channels"),
+        ("ClusterExtension", "stable", STABLE, "the 2 versions of channel stable"),
+        ("Subscription", "", STABLE, "the 2 versions of channel stable"),
+    ],
+)
+def test_the_form_offers_the_versions_of_the_channel(
+    reader: Client, catalog: Catalog, path: str, channel: str, versions: list[str], words: str
+) -> None:
+    response = reader.get(FOLDER, {"path": path, "channel": channel})
+    assert response.context["versions"] == versions
+    assert f"Choose one of {words}, or enter a range" in assert_page(response).text
+    assert f'<option value="{versions[-1]}">' in response.content.decode()
+
+
+def test_a_word_that_is_no_version_has_one_sentence(reader: Client, catalog: Catalog) -> None:
+    page = assert_page(reader.get(FOLDER, {"path": "Subscription", "version": "newest"}), 422)
+    assert "'newest' is neither a version nor a range of versions." in page.text
 
 
 def test_a_subscription_from_a_cluster_catalog_names_the_catalog_source_of_that_name(
