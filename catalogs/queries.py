@@ -89,6 +89,12 @@ def distinct_catalogs(rows: Iterable[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
+def fullest(group: Sequence[Catalog]) -> Catalog:
+    """Of the rows that serve one catalog, as `distinct_catalogs` groups them, the one with most of
+    the content; of equal ones the ClusterCatalog, as all its content can be read."""
+    return max(reversed(group), key=lambda row: row.package_count)
+
+
 def read_catalogs(clusters: Iterable[Cluster], *fields: str) -> list[Catalog]:
     """Every catalog by name, with these fields and its cluster, one of `clusters`; one query."""
     by_id = {cluster.pk: cluster for cluster in clusters}

@@ -168,9 +168,8 @@ def _lines(
     }
     lines = []
     for group in queries.distinct_catalogs(catalogs):
-        ordered = group[::-1]  # the ClusterCatalog first: all its content can be read
-        best = max(ordered, key=attrgetter("package_count"))
-        lines.append(CatalogLine(best, [entries[catalog.pk] for catalog in ordered]))
+        shown = [entries[catalog.pk] for catalog in reversed(group)]
+        lines.append(CatalogLine(queries.fullest(group), shown))
     return lines
 
 

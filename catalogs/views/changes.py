@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
+from catalogs.queries import distinct_catalogs, fullest
 from catalogs.revisions.compare import Sides
 from catalogs.revisions.differences import (
     CHANGED,
@@ -320,9 +321,14 @@ def compare(request: HttpRequest) -> HttpResponse:
 def _groups(
     offered: Sequence[tuple[Catalog, list[Point]]], chosen: list[Point]
 ) -> list[tuple[str, list[Point]]]:
-    """The options of both pickers, by catalog; always with the chosen revisions."""
+    """The options of both pickers, by catalog; one that several objects of a cluster serve is
+    offered once. Always with the chosen revisions."""
     groups = []
+    served = distinct_catalogs(catalog for catalog, _ in offered)
+    wanted = {fullest(group).pk for group in served} | {point.catalog.pk for point in chosen}
     for catalog, points in offered:
+        if catalog.pk not in wanted:
+            continue
         numbers = {point.number for point in points}
         older = [p for p in chosen if p.catalog.pk == catalog.pk and p.number not in numbers]
         groups.append((str(catalog), [*points, *dict.fromkeys(older)]))

@@ -198,6 +198,23 @@ def test_without_a_choice_there_are_two_pickers_with_every_revision(
     assert html.count("<option>-/next</option>") == 2
 
 
+def test_a_catalog_with_two_access_methods_is_offered_once(
+    reader: Client, prod: Cluster, catalog: Catalog, other: Catalog
+) -> None:
+    source = make_catalog(
+        cluster=prod,
+        name="redhat-operators",
+        namespace="olm",
+        slug="olm.redhat-operators",
+        source_kind=Catalog.SourceKind.CATALOG_SOURCE,
+        revision=0,
+    )
+    write_packages(source, {"kept": ["1.0.0"]})
+    assert "olm.redhat-operators" not in reader.get(COMPARE).content.decode()
+    chosen = reader.get(COMPARE, {"from": str(source), "to": "-/next"}).content.decode()
+    assert "<option selected>prod/olm.redhat-operators</option>" in chosen
+
+
 def test_two_catalogs_are_compared_in_sections(
     reader: Client, catalog: Catalog, other: Catalog, prod: Cluster
 ) -> None:
