@@ -73,7 +73,7 @@ CAPABILITIES = (
 WORDS = {YES: "Yes", FAILED: "Failed", NO: "No", "-": "No cluster"} | {
     f"{path}{mark}": f"{path}{word}"
     for path in InstallMethod
-    for mark, word in (("", ""), ("-unknown", ": unknown"))
+    for mark, word in (("", ""), ("-unknown", ": facts missing"))
 }
 _ORIGINS = {
     access_methods.EXACT: "",
@@ -114,6 +114,7 @@ class SoftwareFacet:
     title: str
     first: Sequence[FacetValue]
     rest: Sequence[FacetValue]
+    undecided: bool = False  # counts packages whose verdict lacks facts
 
 
 def verdict_labels(verdicts: Iterable[MethodVerdict]) -> list[tuple[str, str]]:
@@ -336,7 +337,12 @@ def facets(result: Result, filters: Filters, params: QueryDict) -> list[Software
         ]
         if shown:
             first = max(FACET_FIRST, len(chosen))
-            shown_facets.append(SoftwareFacet(name, TITLES[name], shown[:first], shown[first:]))
+            undecided = name == "installable" and any(
+                value.endswith("-unknown") for value in values
+            )
+            shown_facets.append(
+                SoftwareFacet(name, TITLES[name], shown[:first], shown[first:], undecided)
+            )
     return shown_facets
 
 

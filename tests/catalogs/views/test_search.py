@@ -298,8 +298,9 @@ def test_packages_are_filtered_by_the_paths_that_install_them(reader: Client) ->
     assert [(value.label, value.count) for value in found.context["facets"][0].first] == [
         ("PlatformOperator", 1),
         ("Subscription", 2),
-        ("PlatformOperator: unknown", 1),
+        ("PlatformOperator: facts missing", 1),
     ]
+    assert "The page of each package names what is missing" in found.content.decode()
     assert names(reader.get(URL, {"installable": "platformoperator"})) == ["a"]
     assert names(
         reader.get(URL, {"installable": ["platformoperator-unknown", "subscription"]})

@@ -198,6 +198,25 @@ def test_an_update_that_nothing_blocks_says_so(reader: Client, prod: Cluster) ->
     )
 
 
+def test_a_failing_cluster_that_nothing_blocks_says_what_the_failure_means(
+    reader: Client, prod: Cluster
+) -> None:
+    make_operator(cluster=prod, health="Failed")
+    make_component(
+        cluster=prod, kind="ClusterVersion", name="version",
+        conditions=[{"type": "Failing", "status": "True", "message": "etcd is not available"}],
+    )  # fmt: skip
+    response = reader.get("/")
+    text = assert_page(response).text
+    assert "Failing etcd is not available No update can complete until this is resolved." in text
+    assert "Not blocked by operators The cluster reports no condition that blocks an update" in text
+    assert "not upgradeable; none does." in text
+    card = response.content.decode().partition('aria-label="Cluster update"')[2]
+    card = card.partition("</section>")[0]
+    assert "pf-m-success" not in card
+    assert "pf-m-danger" not in card
+
+
 @pytest.mark.revisions
 def test_the_fullest_overview_costs_at_most_twelve_queries(
     reader: Client, django_assert_max_num_queries: Any
