@@ -121,8 +121,9 @@ _OTHER_OF_PLAN = re.compile(
 _REPLACES_PLAN = re.compile(r"\b[Dd]elete (?:the|this|that) InstallPlan\b")
 _WAY_PAST_PLAN = (
     "OLM takes no other version while the Subscription waits for this InstallPlan. Set "
-    "spec.channel or spec.startingCSV of the Subscription first, then delete the InstallPlan. If "
-    "its ClusterServiceVersion exists already, delete that too, and create the Subscription anew."
+    "spec.channel of the Subscription first, or for a first install spec.startingCSV, then delete "
+    "the InstallPlan. If its ClusterServiceVersion exists already, delete that and the one that it "
+    "replaces, too, and create the Subscription anew; the operator is away meanwhile."
 )
 
 
