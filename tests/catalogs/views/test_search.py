@@ -300,7 +300,7 @@ def test_packages_are_filtered_by_the_paths_that_install_them(reader: Client) ->
         ("Subscription", 2),
         ("PlatformOperator: facts missing", 1),
     ]
-    assert "The page of each package names what is missing" in found.content.decode()
+    assert "the page of each package names them" in found.content.decode()
     assert names(reader.get(URL, {"installable": "platformoperator"})) == ["a"]
     assert names(
         reader.get(URL, {"installable": ["platformoperator-unknown", "subscription"]})
@@ -310,7 +310,7 @@ def test_packages_are_filtered_by_the_paths_that_install_them(reader: Client) ->
         ("installable", "Installable by Subscription"),
         (
             "not_installable",
-            "Not by PlatformOperator: Bundle does not support install mode AllNamespaces",
+            "Not by PlatformOperator: Bundle lacks install mode AllNamespaces",
         ),
     ]
     assert cards["d"] == []
