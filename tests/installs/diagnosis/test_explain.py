@@ -19,7 +19,7 @@ def explain(*args: str) -> str:
 def test_json_is_one_object_with_the_documented_keys() -> None:
     answer = json.loads(explain("--json", "--kind", "Bundle", MESSAGE))
     assert answer["finding"] == "allnamespaces-required"
-    assert answer["title"] == "AllNamespaces install mode required by rukpak"
+    assert answer["title"] == "AllNamespaces install mode required by this rukpak release"
     assert answer["retryable"] is False
     assert answer["confidence"] == "high"
     assert answer["facts"] == {}
