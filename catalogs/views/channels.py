@@ -13,6 +13,7 @@ from catalogs.graph import validate
 from catalogs.graph.layout import layout
 from catalogs.graph.mermaid import mermaid
 from catalogs.graph.routes import Route, in_words
+from catalogs.graph.rules import REPLACES, SKIP_RANGE, SKIPS
 from catalogs.graph.svg import STANDALONE_STYLE, render
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
@@ -35,13 +36,12 @@ from olmweb.web.pagination import paginate
 
 ROWS = 20  # of the graph's table twin on one page
 OPENED = 20  # folds that one address unfolds
-# CSS classes of an edge in the key below the graph, and their meaning.
-EDGE_KEY = (
-    ("olm-graph-replaces", "replaces"),
-    ("olm-graph-skips", "skips"),
-    ("olm-graph-skipRange", "skipRange, from the newest version it takes"),
-    ("olm-graph-replaces olm-graph-route", "upgrade path"),
-)
+# Kind of an edge -> its meaning in the key below the graph.
+EDGE_KEY = {
+    REPLACES: "replaces",
+    SKIPS: "skips",
+    SKIP_RANGE: "skipRange, from the newest version it takes",
+}
 SVG_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -85,13 +85,14 @@ def channels_tab(
     route = route_to(analysis, start, goal) if start and goal else None
     marks = _marks(analysis, bundles, installed, start, goal)
     title = f"Upgrade graph of {package.name}, {analysis.channel or 'all channels'}"
+    svg, edge_key = _drawing(package, analysis, bundles, marks, route, params, title)
     rows, page = _table(package, choice, facts, analysis, installed, context)
     files = {"semantics": semantics} | ({"channel": analysis.channel} if analysis.channel else {})
     return {
         "semantics": semantics,
         "analysis": analysis,
         "together": together,
-        "svg": _drawing(package, analysis, bundles, marks, route, params, title),
+        "svg": svg,
         "opm_faults": [] if together else validate(analysis.entries),
         "way": route,
         "way_problems": explain_missing_route(analysis, facts, route)
@@ -102,7 +103,7 @@ def channels_tab(
         "options": sorted(analysis.names),
         "facts_in_words": _in_words(analysis),
         "files": urlencode(files),
-        "edge_key": EDGE_KEY,
+        "edge_key": edge_key,
         "rows": rows,
         "page": page,
         "opened": "open" in params,
@@ -136,8 +137,9 @@ def _drawing(
     route: Route | None,
     params: QueryDict,
     title: str,
-) -> str:
-    """The SVG: bundles lead to their pages, folds to the same page with the fold open."""
+) -> tuple[str, list[tuple[str, str]]]:
+    """The SVG: bundles lead to their pages, folds to the same page with the fold open. And its key:
+    the CSS classes of each kind of edge that is drawn, and their meaning."""
     opened = params.getlist("open")[:OPENED]
     drawn = layout(
         analysis.entries,
@@ -153,7 +155,11 @@ def _drawing(
             links[node.id] = _fold_link(params, node.id)
         elif node.id in bundles:
             links[node.id] = presenters.bundle_url(package, node.id)
-    return render(drawn, links=links, facts={**marks, "opened": opened}, title=title)
+    kinds = {edge.kind for edge in drawn.edges}
+    key = [(f"olm-graph-{kind}", words) for kind, words in EDGE_KEY.items() if kind in kinds]
+    if any(edge.route for edge in drawn.edges):
+        key.append(("olm-graph-replaces olm-graph-route", "upgrade path"))
+    return render(drawn, links=links, facts={**marks, "opened": opened}, title=title), key
 
 
 def _ends(

@@ -41,6 +41,33 @@ def test_v1_sees_all_channels_together_unless_one_is_chosen(reader, etcd):
     assert one.context["analysis"].names == {"etcd.v1.2.0"}
 
 
+def test_the_picker_shows_the_channels_of_the_graph(reader, etcd):
+    def picked(**params):
+        content = " ".join(reader.get(url(etcd, tab="channels", **params)).content.decode().split())
+        picker = content.split('<select name="channel"')[1].split("</select>")[0]
+        chosen = re.findall(r'<option value="([^"]*)" ?selected', picker)
+        return chosen, 'value=""' in picker
+
+    assert picked() == (["stable"], False), "OLM v0 reads one channel"
+    assert picked(semantics="v1") == ([""], True)
+    assert picked(semantics="v1", channel="old") == (["old"], True)
+    assert picked(channel="", semantics="v0") == (["stable"], False)
+
+
+def test_the_key_names_the_edges_that_are_drawn(reader, etcd):
+    def key(package, **params):
+        response = reader.get(url(package, tab="channels", **params))
+        return [words for _css, words in response.context["edge_key"]]
+
+    assert key(etcd) == ["replaces"]
+    assert key(etcd, **{"from": "etcd.v1.0.0"}) == ["replaces", "upgrade path"]
+    channels = {"stable": ("1.0.0",)}
+    ranged = make_package(name="ranged", catalog=etcd.catalog, channels=channels)
+    entries = ranged.channels.get().entries
+    entries.create(ordinal=9, name="ranged.v2.0.0", skip_range=">=1.0.0 <2.0.0")
+    assert key(ranged) == ["skipRange, from the newest version it takes"]
+
+
 def test_the_way_from_what_is_installed_to_the_head_is_told_and_drawn(reader, etcd):
     make_operator(cluster=make_cluster(), name="etcd", version="1.0.0")
     response = reader.get(url(etcd, tab="channels"))
