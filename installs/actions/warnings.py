@@ -1,14 +1,16 @@
 """Warnings about an install, which never prevent it. Reads rows only."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.catalog_health import health_context, health_notes, source_of
 from catalogs.verdicts.rules import RULES
 from installs.actions.install_rows import InstallRows
 from installs.audit.audit import check_namespace
 from installs.diagnosis.knowledge import by_id
 from installs.methods import METHODS, InstallChoice
+from installs.models import Operator
 
 ONE_GROUP = "sub-one-group"
 SOURCES = {rule.id: rule.source for rule in RULES}
@@ -17,11 +19,12 @@ SOURCES = {rule.id: rule.source for rule in RULES}
 @dataclass(frozen=True, slots=True)
 class InstallWarning:
     """`rule` is the id of the expected finding, or of our own rule; `source` is where the rule is
-    in the controllers' code."""
+    in the controllers' code; `other` is the installed operator that it is about."""
 
     rule: str
     text: str
     source: str = ""
+    other: Operator | None = field(default=None, compare=False)
 
 
 def install_warnings(
@@ -122,21 +125,40 @@ def _of_neighbours(choice: InstallChoice, rows: InstallRows) -> Iterator[Install
     same = [row for row in rows.operators if row.package == choice.package and row not in own]
     for other in same[:3]:
         where = f" in {other.namespace}" if other.namespace else ""
+        name = f"{other.kind} {other.name}{where}"
         if kind == other.kind and METHODS[kind].one_per_package:
             yield InstallWarning(
                 "helm-ownership-conflict",
-                f"{other.kind} {other.name}{where} installs the same package; a second one would "
-                "fail, because both bring the same objects.",
+                f"{name} installs the same package; a second one would fail, because both bring "
+                "the same objects.",
                 by_id()["helm-ownership-conflict"].source[0],
+                other,
             )
         else:
-            yield InstallWarning(
-                "same-package",
-                f"{other.kind} {other.name}{where} installs the same package; both would bring the "
-                "same CustomResourceDefinitions.",
-            )
+            sentence = f"{name} installs the same package already. {_beside(kind, other.kind)}"
+            yield InstallWarning("same-package", sentence, other=other)
     for row in own:
         yield InstallWarning(
             "already-there",
             f"A {kind} named {choice.name} exists already, for the package {row.package}.",
+            other=row,
         )
+
+
+def _beside(kind: str, other: str) -> str:
+    """What happens to an install beside one of the same package."""
+    if kind != InstallMethod.SUBSCRIPTION:
+        return (
+            f"A {kind} beside it would be refused the objects that both bring, such as the "
+            f"CustomResourceDefinitions: they belong to the {other}. Remove that one first."
+        )
+    if other == InstallMethod.SUBSCRIPTION:
+        return (
+            "Both bring the same CustomResourceDefinitions; OLM v0 refuses the second where the "
+            "namespaces of their OperatorGroups overlap."
+        )
+    return (
+        "A Subscription beside it would write over the CustomResourceDefinitions of the "
+        f"{other}, and two operators would work on the same custom resources. Remove the {other} "
+        "first."
+    )

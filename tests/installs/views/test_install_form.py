@@ -474,4 +474,28 @@ def test_warnings_stand_before_the_button(writer: Client, package: Package) -> N
     Bundle.objects.filter(name="etcd.v1.1.0").update(deprecated=True)
     content = writer.get(INSTALL, {"path": "Subscription"}).content.decode()
     warning = content.index("The catalog marks etcd.v1.1.0 as deprecated.")
-    assert content.index('href="#warnings"') < warning < content.index('value="review"')
+    assert content.index('id="warnings"') < warning < content.index('name="namespace"')
+
+
+@pytest.mark.parametrize(
+    ("path", "installed", "says"),
+    [
+        ("Subscription", "PlatformOperator", "would write over the CustomResourceDefinitions of"),
+        ("Subscription", "Subscription", "OLM v0 refuses the second where"),
+        ("ClusterExtension", "Subscription", "they belong to the Subscription."),
+        ("PlatformOperator", "PlatformOperator", "a second one would fail"),
+    ],
+)
+def test_a_package_that_is_installed_already_says_what_a_second_install_does(
+    writer: Client, package: Package, prod: Cluster, path: str, installed: str, says: str
+) -> None:
+    namespace = "old" if installed == "Subscription" else ""
+    make_operator(cluster=prod, kind=installed, namespace=namespace, name="mine", package="etcd")
+    page = assert_page(writer.get(INSTALL, {"path": path}))
+    assert f"{installed} mine" in page.text
+    assert "installs the same package" in page.text
+    assert says in page.text
+    there = f"/operators/prod/{installed}/{namespace or '-'}/mine"
+    assert there in page.links
+    assert f"Installed already by {installed} mine" in assert_page(writer.get(PACKAGE)).text
+    assert there in assert_page(writer.get(PACKAGE)).links
