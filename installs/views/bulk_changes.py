@@ -37,7 +37,7 @@ VERBS = {
     BulkChange.MIGRATE: "Migrate",
     BulkChange.APPROVE: "Approve",
     BulkChange.RETRY: "Retry",
-    BulkChange.REMOVE: "Delete",
+    BulkChange.REMOVE: "Remove",
 }
 
 

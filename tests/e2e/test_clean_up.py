@@ -48,7 +48,7 @@ def test_leftovers_of_a_removed_operator_are_reviewed_and_deleted_with_the_keybo
     expect(going).to_contain_text(f"DELETE CustomResourceDefinition {CRD}")
     expect(going).to_contain_text("Nothing brings them back.")
     expect(going).not_to_contain_text("DELETE Namespace")
-    delete = page.get_by_role("button", name="Delete", exact=True)
+    delete = page.get_by_role("button", name="Clean up", exact=True)
     expect(delete).to_have_count(0)
 
     tab_to(page, rows.get_by_role("checkbox", name=NAMESPACE, exact=True))
@@ -91,7 +91,7 @@ def delete_definition_as_admin(page: Page) -> None:
     going = page.get_by_role("region", name="What will be deleted")
     expect(going).to_contain_text(f"DELETE CustomResourceDefinition {CRD}")
     page.get_by_role("checkbox", name="I understand").check()
-    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("button", name="Clean up", exact=True).click()
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")
     deleted = page.get_by_role("region", name="Deleted resources")

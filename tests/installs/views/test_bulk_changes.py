@@ -88,8 +88,8 @@ def test_a_cause_has_a_button_for_each_change_of_all_its_operators(
     page = assert_page(response)
     assert "Migrate 2 to Subscriptions" in page.text
     assert "1 can't be migrated: no catalog of the cluster offers it." in page.text
-    assert "Delete 3 PlatformOperators" in page.text
-    assert "Delete 1 PlatformOperator" in page.text
+    assert "Remove 3 PlatformOperators" in page.text
+    assert "Remove 1 PlatformOperator" in page.text
     assert "Retry" not in page.text.replace("Retrying", "")
     link = next(link for link in page.links if "change=migrate" in link)
     assert "finding=allnamespaces-required" in link
@@ -107,7 +107,7 @@ def test_a_cause_on_many_clusters_is_mended_on_those_with_most_operators_first(
             make_failing(cluster, name, MODE, uid=f"{number}-{name}")
     client.force_login(olivia)
     page = assert_page(client.get("/operators/?view=cause"))
-    deletions = re.findall(r"Delete \d PlatformOperators? on (\w+)", page.text)
+    deletions = re.findall(r"Remove \d PlatformOperators? on (\w+)", page.text)
     assert sorted(deletions) == ["edge2", "prod"]
     assert "4 more clusters: choose one in the filter Cluster" in page.text
 
@@ -119,18 +119,18 @@ def test_one_confirmation_also_deletes_the_operator_whose_package_has_a_subscrip
         cluster=failing, name="brisk-sub", kind="Subscription", namespace="a", package="brisk"
     )
     causes = assert_page(writer.get("/operators/?view=cause"))
-    assert "Migrate 1 to Subscription, delete 1 " in causes.text
+    assert "Migrate 1 to Subscription, remove 1 " in causes.text
     assert "The package of 1 has a Subscription already" in causes.text
     link = next(link for link in causes.links if "change=migrate" in link)
     form = writer.get(link)
     assert ticks(form) == {"acme": True, "brisk": True, "crane": False}
     page = assert_page(form)
-    assert "2 of 3 selected: 1 to migrate, 1 to delete" in page.text
+    assert "2 of 3 selected: 1 to migrate, 1 to remove" in page.text
     assert "Delete only: its package has a Subscription already, brisk-sub" in page.text
     assert "/operators/prod/Subscription/a/brisk-sub" in page.links
     reviewed = review(writer, "migrate", "acme", "brisk")
     page = assert_page(reviewed)
-    assert "Migrate 1, delete 1" in page.text
+    assert "Migrate 1, remove 1" in page.text
     assert "It has not installed anything, so no other object is deleted." in page.text
     assert "/operators/prod/Subscription/a/brisk-sub" in page.links
     writer.post(URL, confirmation(reviewed, "migrate", "acme", "brisk"))
@@ -162,7 +162,7 @@ def test_a_cause_whose_packages_all_have_subscriptions_offers_deletion_only(
     assert "Migrate" not in causes.text
     assert "The packages of 2 have Subscriptions already: only the PlatformOp" in causes.text
     assert "1 can't be migrated" in causes.text
-    assert "Delete 3 PlatformOperators" in causes.text
+    assert "Remove 3 PlatformOperators" in causes.text
 
 
 def test_who_may_not_act_is_refused(client: Client, failing: Cluster, bob: Any) -> None:
@@ -356,10 +356,10 @@ def test_the_list_sends_its_selection(writer: Client, operators: list[Operator])
     page = assert_page(response)
     text = " ".join(response.content.decode().split())
     assert f'form="bulk" name="operator" value="{address(operators[0])}"' in text
-    assert "With the selected operators: Approve Retry Migrate to Subscription Delete" in page.text
+    assert "With the selected operators: Approve Retry Migrate to Subscription Remove" in page.text
     chosen = writer.get(URL, selection("remove", *operators))
     assert ticks(chosen) == {"collision": True, "fine": True, "mode": True}
-    assert "Delete 3 operators" in assert_page(chosen).text
+    assert "Remove 3 operators" in assert_page(chosen).text
 
 
 def test_viewers_can_select_nothing(client: Client, operators: list[Operator], bob: Any) -> None:
