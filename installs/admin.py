@@ -103,6 +103,7 @@ class ActionAdmin(ReadOnlyAdmin):
     about = "What people changed on clusters: installs, upgrades, approvals, retries and removals."
     hidden = (
         *("stored_steps", "dry_run", "done", "finding", "object_uid", "object_generation"),
+        *("route", "of_blocker"),
         "idempotency_key",
         *("request_hash", "by_token", "by_rule", "begun_at", "next_attempt_at", "attempt"),
     )

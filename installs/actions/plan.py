@@ -17,6 +17,7 @@ from catalogs.verdicts.read import StoredVerdict
 from catalogs.verdicts.rules import Verdict
 from installs.actions.install_rows import InstallRows, fields_of
 from installs.actions.objects import full_name, version_of
+from installs.actions.upgrade_route import route_of, steps_after
 from installs.actions.warnings import InstallWarning, install_warnings
 from installs.facts.cluster_facts import watched_from
 from installs.facts.configuration import config_schema, read_mapping, require_config_field
@@ -37,8 +38,8 @@ class Plan:
     """An action that could be recorded.
 
     `kind`, `namespace` and `name` are those of its main object, `uid` if that exists; `target` is
-    the bundle that it ends with, empty if unknown; `consequences` are sentences; `by_hand` are
-    steps and commands for a person where the action does not help.
+    the bundle that it ends with, empty if unknown; `route` is that of Action; `consequences` are
+    sentences; `by_hand` are steps and commands for a person where the action does not help.
     """
 
     cluster: Cluster
@@ -53,6 +54,7 @@ class Plan:
     channel: str = ""
     version: str = ""
     target: str = ""
+    route: tuple[str, ...] = ()
     uid: str = ""
     force: bool = False
     warnings: tuple[InstallWarning, ...] = ()
@@ -163,6 +165,7 @@ def plan_install(
         raise BadRequest(" ".join(problems.values()), code="invalid", **problems)
     bundle = rules.first_bundle(choice) or (resolution.bundle if resolution else "")
     namespace = choice.namespace if rules.resource.namespaced else ""
+    later = steps_after(package, rows.facts, choice.channel, bundle) if rules.needs_group else ()
     return Plan(
         cluster=cluster,
         verb=Action.Verb.INSTALL,
@@ -179,6 +182,7 @@ def plan_install(
         channel=choice.channel,
         version=choice.version,
         target=bundle,
+        route=route_of("", (bundle, *later)),
         warnings=tuple(install_warnings(choice, rows, bundle)),
         consequences=tuple(rules.consequences(choice, bundle)),
         choice=choice,

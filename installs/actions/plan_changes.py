@@ -15,9 +15,11 @@ from catalogs.models import Package
 from catalogs.resolve import analysis, v1
 from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import facts_of
+from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.verdicts.read import StoredVerdict
 from installs.actions.objects import version_of
 from installs.actions.plan import Plan, verdict_on
+from installs.actions.upgrade_route import progress_on, route_of, steps_after
 from installs.diagnosis.approvals import Approval, approval, listing
 from installs.diagnosis.evaluate import APPROVAL
 from installs.facts.cluster_facts import watched_from
@@ -27,6 +29,7 @@ from installs.methods.base import UpgradeChange, manifest_of
 from installs.methods.configuration import CONFIG
 from installs.models import Action, Component, Operator
 from installs.models.steps import Apply, Step
+from installs.queries.activity import recorded_routes
 from installs.state.observation import details_of, observe
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS, INSTALL_PLANS
@@ -49,12 +52,14 @@ class UpgradeTarget:
 
 
 def catalog_package(operator: Operator) -> Package | None:
-    """The package in the operator's catalog, else in another catalog of its cluster; one query."""
+    """The package in the operator's catalog, else in another catalog of its cluster, one that was
+    read with its upgrade graph before one without; one query."""
     rows = Package.objects.select_related("catalog").filter(
         name=operator.package, catalog__cluster=operator.cluster_id
     )
     others = Case(When(catalog__name=operator.catalog, then=Value(0)), default=Value(1))
-    return rows.order_by(others, "catalog__name", "pk").first()
+    no_graph = Case(When(catalog__access_method=PACKAGE_MANIFEST, then=Value(1)), default=Value(0))
+    return rows.order_by(others, no_graph, "catalog__name", "pk").first()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,8 @@ def targets_of(
     if method is None or not method.upgradable or not start:
         return []
     is_v0 = method.semantics == analysis.V0
-    channel = channel or (operator.channel if is_v0 else "")
+    if is_v0:
+        channel = channel or operator.channel or facts.default_channel
     if is_v0 and channel not in facts.channels:
         return []
     analysed = analysis.analyse(facts, method.semantics, channel)
@@ -157,10 +163,12 @@ def plan_upgrade(
     change = method.upgrade(manifest, operator, values)
     offer = offer or catalog_offer(operator)
     target, verdict = "", None
+    route: tuple[str, ...] = ()
     sentences: list[str] = []
     if offer is not None:
-        target, sentences = _target(operator, offer.facts, change)
-        if target:
+        route, sentences = _route(operator, offer.facts, change)
+        if route:
+            target = route[-1]
             verdict = verdict_on(
                 operator.cluster, offer.package, target, operator.kind, operator.namespace
             )
@@ -173,25 +181,27 @@ def plan_upgrade(
         channel=change.channel,
         version=change.version,
         target=target,
+        route=route_of(route[0], route[1:]) if route else (),
         force=values.get("take") == "yes",
         consequences=tuple(sentences),
         verdict=verdict,
     )
 
 
-def _target(
+def _route(
     operator: Operator, facts: ResolverPackage, change: UpgradeChange
-) -> tuple[str, list[str]]:
-    """The bundle that the upgrade ends with, and the route in sentences."""
+) -> tuple[tuple[str, ...], list[str]]:
+    """The bundles from the installed one to that which the upgrade ends with, and the same in
+    sentences."""
     wanted = v1.read_range(change.version) if change.version else None
     bundles = {bundle.name: bundle for bundle in facts.bundles}
     for target in targets_of(operator, facts, change.channel):
         released = v1.release_of(bundles[target.bundle])
         if wanted is None or (released is not None and wanted(released.version)):
-            hops = " to ".join((installed_bundle(operator), *target.hops))
-            return target.bundle, [f"Upgrade path: {hops}."]
+            route = (installed_bundle(operator), *target.hops)
+            return route, [f"Upgrade path: {' to '.join(route)}."]
     now = installed_bundle(operator) or "the installed version"
-    return "", [f"No requested version is an upgrade of {now}; the version stays."]
+    return (), [f"No requested version is an upgrade of {now}; the version stays."]
 
 
 def waiting_plan(operator: Operator) -> Approval | None:
@@ -282,6 +292,32 @@ def approval_of(cluster: Cluster, plan: Component) -> Approval:
         cluster=cluster, kind=InstallMethod.SUBSCRIPTION, namespace=plan.namespace
     ).order_by("name")
     return approval(observe(plan), [observe(row) for row in rows])
+
+
+def route_of_approval(plan: Plan) -> tuple[str, ...]:
+    """The route that the approval of an InstallPlan begins or continues; empty if the InstallPlan
+    is about several Subscriptions. At most six queries."""
+    bundles = plan.target.split(",")
+    rows = Operator.objects.select_related("cluster").filter(
+        cluster=plan.cluster, kind=InstallMethod.SUBSCRIPTION, namespace=plan.namespace
+    )
+    operators = [row for row in rows if details_of(row).get("current_csv") in bundles]
+    if len(operators) != 1:
+        return ()
+    operator = operators[0]
+    installed, following = installed_bundle(operator), str(details_of(operator)["current_csv"])
+    actions = Action.objects.filter(
+        cluster=plan.cluster, namespace=operator.namespace, package=operator.package
+    )
+    recorded = recorded_routes(actions).values_list("route", flat=True).first()
+    progress = progress_on(recorded, installed)
+    if progress and progress.route[progress.done + 1] == following:
+        return progress.route
+    before = progress.route[: progress.done + 1] if progress else (installed,)
+    later: tuple[str, ...] = ()
+    if offer := catalog_offer(operator):
+        later = steps_after(offer.package, offer.facts, operator.channel, following)
+    return route_of(before[0], (*before[1:], following, *later))
 
 
 def owned_manifest(operator: Operator) -> dict[str, Any]:

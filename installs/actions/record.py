@@ -35,6 +35,7 @@ from installs.actions.objects import (
     remove_others,
 )
 from installs.actions.plan import Plan
+from installs.actions.plan_changes import route_of_approval
 from installs.models import Action, ActionBatch, ActionKey, AllowRule
 from installs.models.steps import (
     Apply,
@@ -46,18 +47,22 @@ from installs.models.steps import (
     from_json,
     to_json,
 )
+from installs.queries.activity import operators_of
+from installs.readiness import readiness
 from olmweb.accounts.roles import AnyUser, impersonation_for, person
 from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
 from olmweb.eventlog.types import EventType
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Forbidden, KubeError, NotFound
-from olmweb.kube.resources import NAMESPACES
+from olmweb.kube.resources import CLUSTER_VERSIONS, NAMESPACES
 from olmweb.models import ApiToken
 from olmweb.tasks import enqueue
 
 DRY_RUN_TIMEOUT = (5.0, 5.0)  # seconds to connect and to wait for the answer: a person waits
 REVIEW_SECONDS = 3600  # a reviewed plan may be confirmed this long
+# Changes of an operator after which it may not block the next minor version any more.
+UNBLOCKING = (Action.Verb.APPROVE, Action.Verb.UPGRADE, Action.Verb.REMOVE)
 
 
 def dry_run(plan: Plan, user: AnyUser) -> DryRun:
@@ -84,8 +89,13 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
     message = f"Cluster {plan.cluster.name} would accept this."
     result = DryRun(True, message, objects=tuple(outcomes))
     if result.validated < len(outcomes):
-        needs = f"A dry run of the others needs namespace {', '.join(sorted(new_namespaces))}"
-        return replace(result, message=f"{needs}; you may create them.")
+        left = len(outcomes) - result.validated
+        others, them = (f"other {left}", "them") if left > 1 else ("other one", "it")
+        message = (
+            f"The {others} can't be validated before namespace {', '.join(sorted(new_namespaces))} "
+            f"exists; you have the permission to create {them}."
+        )
+        return replace(result, message=message)
     return result
 
 
@@ -247,6 +257,7 @@ def request(
     """
     acting, identity = person(user), impersonation_for(user)
     hashed = (request_hash or _digest(plan, acting)) if idempotency_key else ""
+    route = route_of_approval(plan) if plan.verb == Action.Verb.APPROVE else plan.route
     values = {
         "cluster": plan.cluster,
         "verb": plan.verb,
@@ -259,6 +270,7 @@ def request(
         "channel": plan.channel,
         "version": plan.version[:300],
         "target": plan.target,
+        "route": list(route) or None,
         "stored_steps": to_json(plan.steps),
         "force": plan.force,
         "object_uid": "" if plan.verb == Action.Verb.INSTALL else plan.uid,
@@ -271,6 +283,7 @@ def request(
         "batch": batch,
         "idempotency_key": idempotency_key,
         "request_hash": hashed,
+        "of_blocker": batch is None and _changes_blocker(plan),
     }
     for _ in range(2):  # the open action may be finished before it is read
         action = (
@@ -281,6 +294,18 @@ def request(
         if action:
             return action
     raise _busy(values, "action")
+
+
+def _changes_blocker(plan: Plan) -> bool:
+    """Whether an operator that the plan changes blocks the next minor version of its OpenShift."""
+    openshift = plan.cluster.kinds.get(CLUSTER_VERSIONS.kind, {}).get("state") == "served"
+    if not openshift or plan.verb not in UNBLOCKING:
+        return False
+    changed = Action(
+        cluster=plan.cluster, verb=plan.verb, path=plan.kind, namespace=plan.namespace,
+        name=plan.name, target=plan.target,
+    )  # fmt: skip
+    return readiness([plan.cluster])[0].is_blocked_by(operators_of(changed))
 
 
 def record_refusal(

@@ -100,6 +100,11 @@ class Action(models.Model):
     done = models.JSONField(default=list)  # labels of applied steps
     force = models.BooleanField(default=False)  # takes fields over from other managers
     target = models.CharField(max_length=500, blank=True)  # expected bundle
+    # Of an upgrade in several steps: the bundles from the one that was installed, empty for an
+    # install, to the last, which later actions lead to.
+    route = models.JSONField(null=True, blank=True)
+    # Whether its operator blocked the next minor version of the cluster when it was requested.
+    of_blocker = models.BooleanField(default=False, db_default=False)
     channel = models.CharField(max_length=300, blank=True)
     version = models.CharField(max_length=300, blank=True)
     dry_run = models.JSONField(default=dict)  # {"ok", "message", "fields"}

@@ -126,6 +126,14 @@ def later_approvals(action: Action) -> list[Action]:
     return list(takewhile(lambda row: row.verb == Action.Verb.APPROVE, reversed(newest)))
 
 
+def recorded_routes(actions: QuerySet[Action]) -> QuerySet[Action]:
+    """Those of the actions for a package in a namespace that decide which route its upgrade
+    follows, newest first: a removal ends it."""
+    decisive = Q(route__isnull=False) | Q(verb=Action.Verb.REMOVE)
+    states = (*Action.OPEN, Action.State.SUCCEEDED)
+    return actions.filter(decisive, state__in=states).exclude(package="").order_by("-pk")
+
+
 def operators_of(action: Action, approvals: Sequence[Action] = ()) -> list[Operator]:
     """The operators that the action is about: that of its object, or the Subscriptions whose
     versions its InstallPlan, or one of the approvals that continue it, contains; one query."""

@@ -19,6 +19,7 @@ from installs.models import (
     InstallRequest,
     Operator,
 )
+from installs.queries.activity import recorded_routes
 from olmweb.clusters import get_cluster
 from olmweb.errors import Missing
 
@@ -29,8 +30,9 @@ Row = TypeVar("Row", bound=Model)
 def get_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator:
     """The operator, with its cluster; one query. NO_NAMESPACE stands for none.
 
-    It comes with `same_cause`, how many others that need attention have its finding, and with
-    `open_action_id`, the newest unfinished action on it, None without one.
+    It comes with `same_cause`, how many others that need attention have its finding, with
+    `open_action_id`, the newest unfinished action on it, None without one, and with `route`, the
+    newest recorded one of its package in its namespace.
     """
     actions = Action.objects.filter(
         cluster=OuterRef("cluster"),
@@ -38,6 +40,9 @@ def get_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator
         namespace=OuterRef("namespace"),
         name=OuterRef("name"),
         state__in=Action.OPEN,
+    )
+    routes = Action.objects.filter(
+        cluster=OuterRef("cluster"), namespace=OuterRef("namespace"), package=OuterRef("package")
     )
     others = (
         Operator.objects.filter(finding=OuterRef("finding"), health__in=NEEDS_ATTENTION)
@@ -53,6 +58,7 @@ def get_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator
         .annotate(
             same_cause=Coalesce(Subquery(others), 0),
             open_action_id=Subquery(actions.order_by("-created_at", "-pk").values("pk")[:1]),
+            route=Subquery(recorded_routes(routes).values("route")[:1]),
         )
         .filter(
             cluster__name=cluster,

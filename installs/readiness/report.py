@@ -106,6 +106,13 @@ class Readiness:
         counts = Counter(row.weight for row in self.rows)
         return {weight.value: counts[weight.value] for weight in Weight}
 
+    def is_blocked_by(self, operators: Iterable[Operator]) -> bool:
+        """Whether one of the operators blocks the next minor version."""
+        blocking = {
+            (row.kind, row.namespace, row.name) for row in self.rows if row.weight == Weight.BLOCKS
+        }
+        return any((row.kind, row.namespace, row.name) in blocking for row in operators)
+
 
 def readiness(clusters: Sequence[Cluster], following: Catalog | None = None) -> list[Readiness]:
     """The readiness of the clusters, in their order; five queries, and two more if clusters

@@ -1,7 +1,7 @@
 """Activity: actions and sync runs; one action followed live."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,21 +13,23 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from catalogs.install_methods import InstallMethod
+from installs.actions.plan_changes import installed_bundle
+from installs.actions.upgrade_route import UpgradeProgress, progress_on
 from installs.diagnosis.knowledge import finding_for
 from installs.models import Action, Operator
-from installs.presenters.diagnosis import chain, next_steps, remedy_steps
+from installs.presenters.diagnosis import NextStep, chain, next_steps, remedy_steps
 from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_action
-from installs.readiness import Readiness, Weight, readiness
+from installs.readiness import Weight, readiness
 from installs.readiness.request import verdict as readiness_verdict
 from installs.state.observation import diagnose_row
-from installs.views.forms import approval_form_of
-from olmweb.accounts.roles import may_act, sign_in_required
+from installs.views.forms import ApprovalForm, approval_form_of
+from olmweb.accounts.roles import AnyUser, may_act, sign_in_required
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
-from olmweb.kube.resources import CLUSTER_VERSIONS, INSTALL_PLANS
-from olmweb.models import Cluster, SyncRun
+from olmweb.kube.resources import INSTALL_PLANS
+from olmweb.models import SyncRun
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 from olmweb.web.pagination import PAGE_SIZE, paginate
@@ -187,8 +189,10 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     finding = finding_for(latest.finding, facts, names, reason=reason)
     # An InstallPlan whose approval is under way still waits until the next sync.
     acts = may_act(request.user)[0] and not (latest.verb == Action.Verb.APPROVE and not ended)
-    unblocks = _may_unblock(action.cluster, latest)
-    report = readiness([action.cluster])[0] if unblocks else None
+    was_blocker = any(row.of_blocker for row in (action, *approvals))
+    succeeded = latest.state == Action.State.SUCCEEDED
+    report = readiness([action.cluster])[0] if was_blocker and succeeded else None
+    progress = _progress(action, approvals, operators)
     context = {
         "action": action,
         "latest": latest,
@@ -196,13 +200,12 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "ended": ended,
         "final": final,
         "operator": operator,
-        "next_steps": [
-            (step, approval_form_of(request.user, step.operator) if step.plan else None)
-            for step in next_steps(operators, acts=acts)
-        ],
+        "next_steps": _next_steps(request.user, operators, progress, acts=acts),
+        "next_approval": latest.verb == Action.Verb.APPROVE,
+        "progress": progress,
         "readiness": readiness_verdict(report) if report else "",
         "not_blocked": report is not None and not report.counts[Weight.BLOCKS],
-        "still_blocks": report is not None and _blocks(report, operators),
+        "still_blocks": report is not None and report.is_blocked_by(operators),
         "chain": links,
         "finding": finding,
         "steps": remedy_steps(finding.remedy) if finding else [],
@@ -230,19 +233,35 @@ def _is_final(latest: Action) -> bool:
     return not (goes_on and of_subscription and recent)
 
 
-def _may_unblock(cluster: Cluster, action: Action) -> bool:
-    """Whether the action can have resolved a blocker of the next minor version of an OpenShift."""
-    verbs = (Action.Verb.APPROVE, Action.Verb.UPGRADE, Action.Verb.REMOVE)
-    openshift = cluster.kinds.get(CLUSTER_VERSIONS.kind, {}).get("state") == "served"
-    return openshift and action.verb in verbs and action.state == Action.State.SUCCEEDED
+def _progress(
+    action: Action, approvals: Sequence[Action], operators: Sequence[Operator]
+) -> UpgradeProgress | None:
+    """How far the upgrade in several steps is that the action or one of its approvals recorded."""
+    latest = approvals[-1] if approvals else action
+    going_on = latest.state in (*Action.OPEN, Action.State.SUCCEEDED)
+    if len(operators) != 1 or not going_on:
+        return None
+    routes = (row.route for row in (*reversed(approvals), action) if row.route)
+    return progress_on(next(routes, None), installed_bundle(operators[0]))
 
 
-def _blocks(report: Readiness, operators: Sequence[Operator]) -> bool:
-    """Whether one of the operators blocks the next minor version."""
-    blocking = {
-        (row.kind, row.namespace, row.name) for row in report.rows if row.weight == Weight.BLOCKS
-    }
-    return any((row.kind, row.namespace, row.name) in blocking for row in operators)
+def _next_steps(
+    user: AnyUser, operators: Sequence[Operator], progress: UpgradeProgress | None, *, acts: bool
+) -> list[tuple[NextStep, ApprovalForm | None]]:
+    """What leads on from the action, with the approval of each InstallPlan once."""
+    steps: list[tuple[NextStep, ApprovalForm | None]] = []
+    offered: set[tuple[str, str]] = set()
+    for step in next_steps(operators, acts=acts):
+        plan = (step.plan_namespace, step.plan)
+        if plan in offered:
+            step = replace(step, plan="")
+        offered.add(plan)
+        form = approval_form_of(user, step.operator) if step.plan else None
+        if form and progress:
+            carried = [change.csv for change in form.approval.carried]
+            form = replace(form, step=progress.step_to(carried))
+        steps.append((step, form))
+    return steps
 
 
 def _decisive(action: Action, operators: Sequence[Operator]) -> Operator | None:

@@ -133,11 +133,13 @@ def review(request: HttpRequest, page: str, plan: Plan, context: dict[str, Any])
 
 @dataclass(frozen=True, slots=True)
 class ApprovalForm:
-    """The hidden values of a button that approves an InstallPlan whose content is beside it."""
+    """The hidden values of a button that approves an InstallPlan whose content is beside it.
+    `step` is `step 2 of 3` of an upgrade in several steps, empty if unknown."""
 
     approval: Approval
     key: str
     reviewed: str
+    step: str = ""
 
 
 def approval_form_of(user: AnyUser, operator: Operator) -> ApprovalForm | None:

@@ -21,6 +21,8 @@ from installs.actions import buttons
 from installs.actions.alternatives import catalogs_beside
 from installs.actions.bulk_changes import BulkChange, address_of, changes_for
 from installs.actions.configuration import is_configurable
+from installs.actions.plan_changes import installed_bundle
+from installs.actions.upgrade_route import progress_on
 from installs.methods import METHODS
 from installs.models import NEEDS_ATTENTION, Health, Operator
 from installs.presenters.diagnosis import (
@@ -85,13 +87,13 @@ CHANGED_CLUSTERS = 2  # of a cause, with a button each
 CHANGE_WORDS = {  # the count and the kind; plural by an s at the end
     BulkChange.MIGRATE: "Migrate {0} to Subscription",
     BulkChange.RETRY: "Retry {0} {1}",
-    BulkChange.REMOVE: "Delete {0} {1}",
+    BulkChange.REMOVE: "Remove {0} {1}",
 }
 SELECTED_CHANGES = (
     (BulkChange.APPROVE, "Approve"),
     (BulkChange.RETRY, "Retry"),
     (BulkChange.MIGRATE, "Migrate to Subscription"),
-    (BulkChange.REMOVE, "Delete"),
+    (BulkChange.REMOVE, "Remove"),
 )
 VIEWS = ("cause", "all")
 FILTER_WORDS = {
@@ -146,6 +148,7 @@ def operator_detail(
         and not _first_install(operator, details),
         "configurable": configurable,
         "plan_waiting": details["pending"].approval if details["pending"] else None,
+        "progress": progress_on(operator.route, installed_bundle(operator)),  # type: ignore[attr-defined]
         **details,
         "steps": remedy_steps(
             details["remedy"],
@@ -453,7 +456,7 @@ def _bulk_links(
             words = CHANGE_WORDS[change].format(count, target.kind)
             words += "s" if count != 1 else ""
             if change == BulkChange.MIGRATE and target.replaced:
-                words += f", delete {target.replaced}"
+                words += f", remove {target.replaced}"
             words += f" on {target.cluster}" if several else ""
             chosen = dict(filters.chosen()) | {"cluster": target.cluster, "kind": target.kind}
             query = urlencode(chosen | {"finding": cause.id, "change": change})

@@ -75,11 +75,11 @@ def test_operators_of_another_cause_are_deleted_without_scripts(new_page) -> Non
     page = new_page(java_script_enabled=False)
     steps.sign_in(page, "operator")
     page.goto("/operators/?view=cause")
-    page.get_by_role("link", name=re.compile(r"^Delete \d+ PlatformOperators?$")).last.click()
+    page.get_by_role("link", name=re.compile(r"^Remove \d+ PlatformOperators?$")).last.click()
     page.get_by_role("button", name="Review", exact=True).click()
     expect(page.get_by_text("Dry run passed")).to_be_visible()
     page.get_by_role("checkbox", name="I understand").check()
-    page.get_by_role("button", name=re.compile(r"^Delete \d+$")).click()
+    page.get_by_role("button", name=re.compile(r"^Remove \d+$")).click()
     page.wait_for_url("**/activity/bulk-installs/*")
     for _ in range(60):
         if page.get_by_text(re.compile("All \\d+ have finished.")).is_visible():

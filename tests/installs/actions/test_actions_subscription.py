@@ -85,7 +85,10 @@ def test_from_install_over_approval_to_removal(
     assert next(what for what, _ in tried.objects) == f"Namespace {NAMESPACE}"
     assert "its namespace does not exist yet" in tried.objects[-1][1]
     assert (tried.validated, len(tried.objects)) == (1, 3)
-    assert f"needs namespace {NAMESPACE}" in tried.message
+    assert tried.message == (
+        f"The other 2 can't be validated before namespace {NAMESPACE} exists; you have the "
+        "permission to create them."
+    )
     assert kinds(sandbox) == [False, False, False]
 
     action = carry_out(request(plan, olivia, dry_run_result=tried))

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from installs.actions import record
 from installs.actions.objects import DryRun
+from installs.actions.plan_changes import plan_upgrade
 from installs.models import Action, ActionBatch, Component, InstallRequest, Operator
 from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, SyncRun
@@ -247,7 +248,7 @@ def test_a_removal_that_left_something_links_to_the_leftovers(
         outcome_hint="Left on the cluster: OperatorGroup apps in namespace apps.",
     )  # fmt: skip
     path = f"/activity/actions/{action.pk}"
-    words = "View and delete leftovers"
+    words = "View and clean up leftovers"
     response = reader.get(path)
     assert f"OperatorGroup apps in namespace apps. {words}" in assert_page(response).text
     link = f'<a href="/operators/prod/Subscription/apps/etcd">{words}</a>'
@@ -336,9 +337,32 @@ def test_the_page_of_a_waiting_installation_says_once_that_it_requires_approval(
 ) -> None:
     _grafana, action = make_waiting_installation(prod)
     client.force_login(olivia)
-    text = assert_page(client.get(f"/activity/actions/{action.pk}")).text
+    response = client.get(f"/activity/actions/{action.pk}")
+    text = assert_page(response).text
     assert text.count("requires approval") == 1
     assert text.count("Needs approval") == 1
+    assert "Review InstallPlan" not in text, "the first one is shown with its button"
+
+
+def test_after_an_approval_the_next_installplan_has_to_be_opened_before_it_is_approved(
+    client: Client, prod: Cluster, olivia: Any
+) -> None:
+    grafana, action = make_waiting_installation(prod)
+    approval = make_action(
+        prod, "install-1", verb="approve", path="InstallPlan", namespace=grafana.namespace,
+        target="grafana.v1.0.0", package=grafana.package, state="succeeded",
+    )  # fmt: skip
+    client.force_login(olivia)
+    plan = grafana.details["plan"]
+    for row in (action, approval):
+        content = client.get(f"/activity/actions/{row.pk}").content.decode()
+        closed = content.split(f'<details class="olm-fold" id="approval-{plan}">')[1]
+        fold = closed.split("</details>")[0]
+        assert f"Review InstallPlan {plan}" in fold
+        assert "What the InstallPlan changes" in fold
+        assert f'id="approve-{plan}"' in fold
+        assert content.count(f'id="approve-{plan}"') == 1, "once, though it is about two operators"
+        assert f"Next: InstallPlan {plan} requires approval" in " ".join(content.split())
 
 
 def test_an_approval_is_followed_on_the_page_where_it_was_requested(
@@ -462,18 +486,16 @@ def test_a_refused_approval_keeps_the_page_that_it_continues(
 def test_what_can_have_resolved_a_blocker_leads_back_to_upgrade_readiness(
     reader: Client, prod: Cluster
 ) -> None:
-    approval = make_action(prod, "install-1", verb="approve", state="succeeded")
-    removal = make_action(prod, "etcd", verb="remove", state="failed")
-    address = "/readiness/?cluster=prod"
-    assert address not in assert_page(reader.get(f"/activity/actions/{approval.pk}")).links
-    prod.kinds["ClusterVersion"] = {"state": "served"}
-    prod.save()
-    assert address in assert_page(reader.get(f"/activity/actions/{approval.pk}")).links
-    assert address not in assert_page(reader.get(f"/activity/actions/{removal.pk}")).links
+    done = make_action(prod, "install-1", verb="approve", state="succeeded", of_blocker=True)
+    failed = make_action(prod, "etcd", verb="remove", state="failed", of_blocker=True)
+    other = make_action(prod, "install-2", verb="approve", state="succeeded")
+    for action in (done, failed, other):
+        page = assert_page(reader.get(f"/activity/actions/{action.pk}"))
+        assert ("/readiness/?cluster=prod" in page.links) == (action == done)
 
 
-def test_a_change_of_an_operator_that_blocks_nothing_is_not_called_blocked(
-    reader: Client, prod: Cluster
+def test_readiness_is_shown_on_the_page_of_a_change_of_a_blocker_only(
+    reader: Client, prod: Cluster, olivia: Any
 ) -> None:
     prod.kinds["ClusterVersion"] = {"state": "served", "version": "v1"}
     prod.version = "4.16.3"
@@ -490,13 +512,12 @@ def test_a_change_of_an_operator_that_blocks_nothing_is_not_called_blocked(
             name=operator.bundle,
             details=blocking if name == "loki" else {"max_openshift": [], "min_kube": ""},
         )
-        action = make_action(
-            prod, name, verb="upgrade", path="Subscription", namespace=operator.namespace,
-            state="succeeded",
-        )  # fmt: skip
+        action = record.request(plan_upgrade(operator, {"channel": "candidate"}), olivia)
+        assert action.of_blocker == (name == "loki")
+        Action.objects.filter(pk=action.pk).update(state="succeeded")
         page = assert_page(reader.get(f"/activity/actions/{action.pk}"))
-        assert "Upgrade readiness of prod" in page.text
         assert ("Blocked 1 blocker for OpenShift 4.17." in page.text) == (name == "loki")
+        assert ("Upgrade readiness of prod" in page.text) == (name == "loki")
 
 
 def test_an_installation_that_waits_for_an_approval_is_not_shown_as_succeeded(

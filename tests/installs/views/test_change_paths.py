@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Bundle, Catalog
-from installs.models import Action, Component
+from installs.models import Action, Component, Operator
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -218,6 +218,26 @@ def test_an_upgrade_leads_to_the_installplan_that_requires_approval(writer: Clie
         "etcd.v1.2.0"
     ) in page.text
     assert "it stays" not in page.text
+
+
+def test_an_upgrade_form_has_one_primary_button(writer: Client) -> None:
+    address = waiting_upgrade()
+    assert primary_buttons(writer.get(address)) == ["Review and approve"]
+    Component.objects.update(phase="Complete")
+    assert primary_buttons(writer.get(address)) == ["Review"]
+
+
+def primary_buttons(response: Any) -> list[str]:
+    content = response.content.decode()
+    return re.findall(r'pf-m-primary"[^>]*><span class="pf-v6-c-button__text">([^<]+)', content)
+
+
+def test_an_upgrade_in_the_default_channel_has_the_targets_of_that_channel(writer: Client) -> None:
+    address = waiting_upgrade()
+    Operator.objects.update(channel="")
+    page = assert_page(writer.get(address))
+    assert "No later version in the catalog" not in page.text
+    assert "The upgrade goes from 1.0.0 to 1.2.0 over 1.1.0" in page.text
 
 
 def test_an_installplan_off_the_upgrade_path_says_so(writer: Client) -> None:

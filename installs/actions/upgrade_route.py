@@ -1,0 +1,74 @@
+"""The route of an upgrade in several steps: recorded with the actions that begin and continue it,
+shown with the number of steps done. Makes no request.
+
+A route lists the bundles from the installed one, empty for an install, to the last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from catalogs.graph.routes import in_words
+from catalogs.models import Package
+from catalogs.resolve.analysis import V0, analyse, route_to
+from catalogs.resolve.facts import ResolverPackage
+from catalogs.sources.access_methods import PACKAGE_MANIFEST
+from installs.state.upgrades import version_of
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeProgress:
+    """A route of which `done` steps have finished, and not all."""
+
+    route: tuple[str, ...]
+    done: int
+
+    @property
+    def steps(self) -> int:
+        return len(self.route) - 1
+
+    @property
+    def sentence(self) -> str:
+        """`Upgrading from 1.0.0 to 2.0.0 over 1.5.0: 1 of 2 steps done, now at 1.5.0.`"""
+        versions = {name: version_of(name, {}, None) for name in self.route}
+        start, first, *rest = self.route
+        if start:
+            what = f"Upgrading {in_words(start, self.route[1:], versions)}"
+        else:
+            upgrade = in_words(first, rest, versions).removeprefix(f"from {versions[first]} ")
+            what = f"Installing {versions[first] or first}, then upgrading {upgrade}"
+        here = self.route[self.done]
+        now = f", now at {versions[here] or here}" if here else ""
+        return f"{what}: {self.done} of {self.steps} steps done{now}."
+
+    def step_to(self, bundles: Sequence[str]) -> str:
+        """`step 2 of 3` for the step that leads to one of the bundles; empty without one."""
+        numbers = [number for number, name in enumerate(self.route) if number and name in bundles]
+        return f"step {numbers[0]} of {self.steps}" if numbers else ""
+
+
+def progress_on(route: Sequence[str] | None, installed: str) -> UpgradeProgress | None:
+    """None if the installed bundle is the last of the route or none of it."""
+    if not route or installed not in route[:-1]:
+        return None
+    return UpgradeProgress(tuple(route), list(route).index(installed))
+
+
+def steps_after(
+    package: Package, facts: ResolverPackage, channel: str, bundle: str
+) -> tuple[str, ...]:
+    """The bundles that OLM v0 upgrades `bundle` to, one after the other, up to the head of the
+    channel, an empty one being the default; empty where it does not lead there, and for a catalog
+    that was read without its upgrade graph."""
+    channel = channel or facts.default_channel
+    if channel not in facts.channels or package.catalog.access_method == PACKAGE_MANIFEST:
+        return ()
+    analysis = analyse(facts, V0, channel)
+    if not analysis.chosen or bundle not in analysis.table:
+        return ()
+    route = route_to(analysis, bundle, analysis.chosen)
+    return tuple(hop.target for hop in route.hops) if route.reached else ()
+
+
+def route_of(start: str, steps: Sequence[str]) -> tuple[str, ...]:
+    """The route to record: empty for a single step."""
+    return (start, *steps) if len(steps) > 1 else ()
