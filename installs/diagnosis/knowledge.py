@@ -227,6 +227,12 @@ _PLAN_FAILS_SOON = (
     "OLM tries the InstallPlan again for a minute, unless --install-plan-retry-timeout says "
     "otherwise. Then it stays failed."
 )
+# A webhook chooses the status with which it denies; 403 is what OLM tries without a limit of time.
+_DENIED = "api-webhook-denied"
+_PLAN_DENIED = (
+    "OLM tries the InstallPlan again, without end if the webhook denies with the status 403, else "
+    "for a minute. Then it stays failed."
+)
 # What a conflict is about when OLM writes the status of a plan, which is no step of the plan.
 _PLANS = "installplans.operators.coreos.com"
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
@@ -358,7 +364,7 @@ def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     if kind in _HAVE_PLANS and reason == _PLAN_FAILED:
         note = _PLAN_STAYS_FAILED
     elif kind == "InstallPlan" and reason == _PLAN_TRIED and not _tried_for_ever(finding):
-        note = _PLAN_FAILS_SOON
+        note = _PLAN_DENIED if finding.id == _DENIED else _PLAN_FAILS_SOON
     else:
         return finding
     replaced = not finding.retryable and replaces_plan(finding.remedy_templates)
