@@ -36,7 +36,7 @@ PASSED_ON = (
         *("ClusterObjectSet", "Progressing", "Retrying"),
         "reconciling object: reconciling apps/v1, Kind=Deployment a/b: {}",
     ),
-    ("ClusterCatalog", "Progressing", "Retrying", "error updating finalizers: {}"),
+    ("BundleDeployment", "Installed", "ReconcileFailed", "create error: {}"),
     ("InstallPlan", "Installed", "InstallComponentFailed", "error creating clusterrole loki: {}"),
     ("InstallPlan", "", "Installing", "retrying execution due to error: {}"),
     ("ClusterServiceVersion", "Failed", "InstallComponentFailed", "install strategy failed: {}"),

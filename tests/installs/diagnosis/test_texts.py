@@ -56,3 +56,16 @@ def test_olm_tries_a_plan_that_a_webhook_denies_for_as_long_as_the_status_decide
     )
     assert finding is not None
     assert "without end if the webhook denies with the status 403" in finding.note
+
+
+def test_an_installed_kind_that_kubernetes_removed_leads_to_the_record_of_the_release() -> None:
+    finding = classify(
+        'required resource not found: no matches for kind "PodSecurityPolicy" in version '
+        '"policy/v1beta1"',
+        kind="BundleDeployment",
+        reason="ReconcileFailed",
+        name="loki",
+    )
+    assert finding is not None
+    assert "kubectl get secrets -A -l owner=helm,name=loki" in finding.remedy
+    assert not finding.retryable
