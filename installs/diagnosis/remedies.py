@@ -23,6 +23,7 @@ def completed(steps: tuple[str, ...], kind: str, *, plan_failed: bool) -> tuple[
     whether its message is that of a failed InstallPlan."""
     steps = _with_former_kind(_with_openshift(steps), kind)
     steps = _with_former_source(_with_namespace_of_rukpak(steps), kind)
+    steps = _with_own_catalogs_of_openshift(steps, kind)
     if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
         return _with_way_past_plan(steps)
     return _with_way_to_versions(steps) if kind == "PlatformOperator" else steps
@@ -95,6 +96,21 @@ def _with_former_source(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
         return steps
     at = [number for number, step in enumerate(steps) if _SOURCE.search(step)]
     return (*steps[: at[-1] + 1], _FORMER_SOURCE, *steps[at[-1] + 1 :]) if at else steps
+
+
+_EDITS_CATALOG = re.compile(r"^\$ kubectl edit clustercatalog\b")
+_WRITTEN_BACK = (
+    "OpenShift writes the source of its own catalogs, whose names begin with openshift-, back. "
+    "Set spec.availabilityMode of such a one to Unavailable, and create another ClusterCatalog."
+)
+
+
+def _with_own_catalogs_of_openshift(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    """The steps, after those that edit a ClusterCatalog with what to do where an edit is undone."""
+    at = [number for number, step in enumerate(steps) if _EDITS_CATALOG.search(step)]
+    if kind != "ClusterCatalog" or not at:
+        return steps
+    return (*steps[: at[-1] + 1], _WRITTEN_BACK, *steps[at[-1] + 1 :])
 
 
 # A PlatformOperator names no version; its manager takes the highest that it finds.

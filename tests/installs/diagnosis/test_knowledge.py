@@ -508,6 +508,21 @@ def test_commands_in_the_namespace_of_rukpak_are_followed_by_that_of_openshift()
     assert all(any("openshift-platform-operators" in step for step in rest) for rest in followed)
 
 
+def test_an_edit_of_a_clustercatalog_says_what_openshift_undoes() -> None:
+    message = "source catalog content: error creating image source: reading manifest v9 in q/c: "
+    catalog, extension = (
+        classify(f"{message}manifest unknown", kind=kind)
+        for kind in ("ClusterCatalog", "ClusterExtension")
+    )
+    assert catalog is not None
+    assert extension is not None
+    assert (
+        "spec.availabilityMode"
+        in catalog.remedy[catalog.remedy.index("kubectl edit clustercatalog <name>") + 1]
+    )
+    assert not any("spec.availabilityMode" in step for step in extension.remedy)
+
+
 def test_the_source_of_a_bundledeployment_is_named_for_both_versions_of_its_api() -> None:
     message = 'source bundle content: bundle unpack git clone error: couldn\'t find remote ref "x"'
     deployment, bundle = (classify(message, kind=kind) for kind in ("BundleDeployment", "Bundle"))
