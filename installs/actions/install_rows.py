@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.db.models import BinaryField, Exists, JSONField, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Cast
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, BundleGVK, Catalog, Package, Prediction
@@ -31,6 +32,9 @@ from olmweb.models import Cluster
 
 GROUP = "OperatorGroup"
 _REQUIRED = "_required"  # suffix of a column by kind
+# Columns of a union that some of its tables lack; PostgreSQL needs the type.
+_NO_JSON = Value(None, output_field=JSONField())
+_NO_CONTENT = Cast(Value(None), BinaryField())
 _BUNDLE_FIELDS = (
     *BUNDLE_FIELDS,
     *("version_key", "suggested_namespace", "install_modes", "install_modes_known"),
@@ -155,13 +159,12 @@ class InstallRows:
     def _objects(self) -> _Objects:
         """The CatalogSources and OperatorGroups, the operators, the CRDs that define a kind of the
         package, and other namespaces of objects, with the fields that are needed; one query."""
-        no_json, no_content = Value(None, output_field=JSONField()), Value(None, BinaryField())
         names = ("kind", "namespace", "name")
         components = Component.objects.filter(
             cluster=self.cluster, kind__in=(CATALOG_SOURCE, GROUP)
-        ).values_list(Value("component"), *names, "details", Value(""), no_content)
+        ).values_list(Value("component"), *names, "details", Value(""), _NO_CONTENT)
         operators = Operator.objects.filter(cluster=self.cluster).values_list(
-            Value("operator"), *names, no_json, "package", no_content
+            Value("operator"), *names, _NO_JSON, "package", _NO_CONTENT
         )
         read = _Objects([], [], [], set())
         parts = (operators.order_by(), self._crds(), self._other_namespaces())
@@ -203,8 +206,7 @@ class InstallRows:
         """Those of all objects, on a cluster whose namespaces may not be listed."""
         listed = ClusterInventory.objects.filter(cluster=self.cluster, namespaces__isnull=False)
         rows = Component.objects.filter(~Exists(listed), cluster=self.cluster).order_by()
-        no_json, no_content = Value(None, JSONField()), Value(None, BinaryField())
-        columns = (Value(""), "namespace", Value(""), no_json, Value(""), no_content)
+        columns = (Value(""), "namespace", Value(""), _NO_JSON, Value(""), _NO_CONTENT)
         return rows.values_list(Value("namespace"), *columns).distinct()
 
     @property
