@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from catalogs.contents.bundle_facts import CSV_KIND
+from catalogs.contents.bundle_facts import CRD_KIND, CSV_KIND
 from catalogs.fbc import blob as fbc
 from catalogs.fbc.bundle import read_manifest
 from catalogs.sources.base import SourceError
 from olmweb.kube.decode import decoded as decoded_document
+from olmweb.kube.fields import items, text
 
 MOST_OBJECTS = 2_000
 _DOCUMENT = re.compile(rb"^---(?:[ \t].*)?$", re.MULTILINE)
@@ -35,6 +36,15 @@ class Manifests:
     def csv(self) -> dict[str, Any]:
         """The ClusterServiceVersion; {} when there is none."""
         return next((manifest for manifest in self.objects if manifest.get("kind") == CSV_KIND), {})
+
+    @property
+    def missing_crds(self) -> set[str]:
+        """Names of CRDs that the ClusterServiceVersion owns and that are not among the objects:
+        some catalogs have the ClusterServiceVersion alone."""
+        owned = items(self.csv, "spec", "customresourcedefinitions", "owned")
+        crds = (manifest for manifest in self.objects if manifest.get("kind") == CRD_KIND)
+        present = {text(manifest, "metadata", "name") for manifest in crds}
+        return {text(row, "name") for row in owned} - present - {""}
 
 
 class Packed(msgspec.Struct):
@@ -140,10 +150,10 @@ def decoded(manifests: Iterable[bytes | msgspec.Raw]) -> tuple[dict[str, Any], .
     result = []
     for manifest in manifests:
         try:
-            text = bytes(manifest)
-            if not text.lstrip().startswith(b"{"):
-                text = fbc.yaml_to_json(text)
-            value = decoded_document(msgspec.json.decode, text)
+            document = bytes(manifest)
+            if not document.lstrip().startswith(b"{"):
+                document = fbc.yaml_to_json(document)
+            value = decoded_document(msgspec.json.decode, document)
         except (fbc.BadBlob, *fbc.DECODE_ERRORS):
             continue
         if isinstance(value, dict):

@@ -55,7 +55,7 @@ def inspection_of(bundle: Bundle) -> BundleInspection | None:
 
 def manifests_of(bundle: Bundle) -> Manifests | None:
     """The bundle's objects from its catalog or inspected image, or None; one query if its blob is
-    stored, else two."""
+    stored, else two. Those of the image, if the catalog lacks some."""
     images = BundleInspection.objects.filter(image=bundle.image, manifests__isnull=False)
     columns = {
         f"image_{name}": Subquery(images.exclude(image="").values(f"manifests__{name}")[:1])
@@ -66,9 +66,10 @@ def manifests_of(bundle: Bundle) -> Manifests | None:
     if (row := rows.first()) is None:
         stored = _packed(bundle.image)
     else:
-        if objects := decoded(objects_in(blobs.unpacked(row))):
-            return Manifests(objects, {})
         digest, data, size = (getattr(row, name) for name in columns)
+        of_catalog = Manifests(decoded(objects_in(blobs.unpacked(row))), {})
+        if of_catalog.objects and not (digest and of_catalog.missing_crds):
+            return of_catalog
         stored = (_unpacked(data, size), digest) if digest else None
     if stored is None:
         return None
