@@ -18,6 +18,7 @@ from installs.actions.install_rows import ExistingCrd, InstallRows
 from installs.actions.plan_changes import installed_bundle
 from installs.facts.crd_schemas import schemas_of
 from installs.methods import ENFORCEMENTS, METHODS, InstallChoice
+from installs.methods.base import CrdOwner
 from installs.models import CRDState, Operator
 from installs.queries.leftovers import package_label
 from olmweb.kube.fields import Object, items, text
@@ -36,6 +37,14 @@ class CrdNote(NamedTuple):
     note: str
 
 
+class OtherOwner(NamedTuple):
+    """CRDs of the cluster that belong to another operator, or did; `owner` in words."""
+
+    crds: tuple[str, ...]
+    owner: str
+    installed: bool
+
+
 @dataclass(frozen=True, slots=True)
 class CrdSafety:
     """The changes of CRDs from those of the cluster to the bundle `after`.
@@ -48,8 +57,8 @@ class CrdSafety:
     an existing object does not fit, `allowed` those that break clients or drop values. `unknown`
     are the bundles whose CRDs are not stored, for which nothing is compared. `too_deep` names CRDs
     of which only the upper levels are compared. `differences` say in sentences how the CRDs of the
-    cluster differ from those of `before`, `owners` which of them belong to another operator.
-    `component` is the one that refuses or allows the changes.
+    cluster differ from those of `before`, `owners` which of them are not those of the object to be
+    installed. `component` is the one that refuses or allows the changes.
     """
 
     before: str
@@ -62,7 +71,7 @@ class CrdSafety:
     of_bundle: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     too_deep: tuple[str, ...] = ()
-    owners: tuple[CrdNote, ...] = ()
+    owners: tuple[OtherOwner, ...] = ()
     component: str = ""
 
     @property
@@ -227,7 +236,7 @@ def install_crd_safety(rows: InstallRows, choice: InstallChoice, target: str) ->
         return None
     new = crds_of(bundle)
     existing = {crd.name: crd for crd in rows.existing_crds if new is None or crd.name in new}
-    owners = tuple(_owner_notes(rows, choice, existing.values()))
+    owners = _other_owners(rows, choice, existing.values())
     if new is None:
         return CrdSafety("", target, unknown=(target,), owners=owners)
     old = {name: crd.content for name, crd in existing.items() if crd.content is not None}
@@ -247,33 +256,40 @@ def install_crd_safety(rows: InstallRows, choice: InstallChoice, target: str) ->
     )
 
 
-def _owner_notes(
+def _other_owners(
     rows: InstallRows, choice: InstallChoice, crds: Iterable[ExistingCrd]
-) -> Iterable[CrdNote]:
-    """The CRDs whose labels name another owner than the object to be installed."""
+) -> tuple[OtherOwner, ...]:
+    """The CRDs whose labels name another owner than the object to be installed, by owner."""
     planned = Operator(
         kind=choice.method, namespace=choice.namespace, name=choice.name, package=choice.package
     )
     own = METHODS[choice.method].crd_owner(planned)
+    owners: dict[CrdOwner, list[str]] = defaultdict(list)
     for crd in crds:
-        if not crd.owner_name or (crd.owner_kind, crd.owner_name) == (own.kind, own.name):
-            continue
-        owner, installed = f"{crd.owner_kind} {crd.owner_name}", True
-        if crd.owner_kind == "Operator":  # OLM's own grouping, called PACKAGE.NAMESPACE
-            package, _, namespace = crd.owner_name.rpartition(".")
-            owner = f"the Subscription of package {package} in namespace {namespace}"
-            installed = any(
-                row.kind == InstallMethod.SUBSCRIPTION
-                and package_label(row.package, row.namespace) == crd.owner_name
-                for row in rows.operators
-            )
-        elif crd.owner_kind == InstallMethod.CLUSTER_EXTENSION:
-            installed = any(
-                (row.kind, row.name) == (crd.owner_kind, crd.owner_name) for row in rows.operators
-            )
-        verb = "belongs to" if installed else "is left over from"
-        more = "" if installed else ", which is not installed any more"
-        yield CrdNote(crd.name, f"It {verb} {owner}{more}.")
+        if crd.owner_name:
+            owners[CrdOwner(crd.owner_kind, crd.owner_name)].append(crd.name)
+    return tuple(
+        OtherOwner(tuple(names), *_in_words(owner, rows.operators))
+        for owner, names in owners.items()
+        if owner != own
+    )
+
+
+def _in_words(owner: CrdOwner, operators: Iterable[Operator]) -> tuple[str, bool]:
+    """The owner, and whether it is installed; assumed of a BundleDeployment, which has no row."""
+    same_name = {row.kind for row in operators if row.name == owner.name}
+    if owner.kind == "Operator":  # OLM's own grouping, called PACKAGE.NAMESPACE
+        package, _, namespace = owner.name.rpartition(".")
+        installed = any(
+            row.kind == InstallMethod.SUBSCRIPTION
+            and package_label(row.package, row.namespace) == owner.name
+            for row in operators
+        )
+        return f"the Subscription of package {package} in namespace {namespace}", installed
+    if owner.kind == "BundleDeployment":
+        ours = InstallMethod.PLATFORM_OPERATOR in same_name
+        return f"{InstallMethod.PLATFORM_OPERATOR if ours else owner.kind} {owner.name}", True
+    return f"{owner.kind} {owner.name}", owner.kind in same_name
 
 
 # -- outcomes --------------------------------------------------------------------------------------
@@ -312,9 +328,9 @@ def outcome_of(kind: str, finding: CrdFinding, *, checked: bool = True) -> str:
 
 
 def crds_of(bundle: Bundle) -> dict[str, Object] | None:
-    """The CRDs of the bundle by name; None if its objects are not stored. At most two queries."""
+    """The CRDs of the bundle by name; None if they are not stored. At most two queries."""
     manifests = manifests_of(bundle)
-    if manifests is None:
+    if manifests is None or (manifests.missing_crds and not manifests.digest):
         return None
     return {
         text(manifest, "metadata", "name"): manifest

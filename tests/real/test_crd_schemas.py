@@ -129,7 +129,7 @@ def test_an_install_over_a_leftover_crd_breaks_old_objects_only_if_the_form_warn
     client.force_login(olivia)
     form = client.get("/software/real/tea/kettle/install", {"path": "Subscription"})
     text = assert_page(form).text
-    assert "It is left over from the Subscription of package teapot in namespace tea" in text
+    assert "left over from the Subscription of package teapot in namespace tea" in text
     assert finding in text
     assert ("^.spec" in text) == bool(finding)
     warning = "OLM refuses to install kettle.v1.0.0 over the CRDs of real if an existing object"

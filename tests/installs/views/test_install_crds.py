@@ -139,24 +139,28 @@ def test_nothing_is_said_of_crds_that_are_new_or_stay_as_they_are(
     [
         (
             "ClusterExtension", "teapot", {"name": "teapot"},
-            "It belongs to ClusterExtension teapot.",
+            "owned by ClusterExtension teapot",
         ),
         (
             "ClusterExtension", "teapot", {"name": "other"},
-            "It is left over from ClusterExtension teapot, which is not installed any more.",
+            "left over from ClusterExtension teapot, which is not installed any more",
         ),
         (
             "Operator", "teapot.tea",
             {"kind": "Subscription", "namespace": "tea", "name": "pot", "package": "teapot"},
-            "It belongs to the Subscription of package teapot in namespace tea.",
+            "owned by the Subscription of package teapot in namespace tea",
         ),
         (
             "Operator", "teapot.tea",
             {"kind": "Subscription", "namespace": "other", "name": "pot", "package": "teapot"},
-            "It is left over from the Subscription of package teapot in namespace tea, which is "
-            "not installed any more.",
+            "left over from the Subscription of package teapot in namespace tea, which is "
+            "not installed any more",
         ),
-        ("BundleDeployment", "teapot", {"name": "x"}, "It belongs to BundleDeployment teapot."),
+        ("BundleDeployment", "teapot", {"name": "x"}, "owned by BundleDeployment teapot"),
+        (
+            "BundleDeployment", "teapot", {"kind": "PlatformOperator", "name": "teapot"},
+            "owned by PlatformOperator teapot",
+        ),
     ],
 )  # fmt: skip
 def test_the_owner_of_an_existing_crd_is_named_if_it_is_another_operator(
@@ -195,6 +199,26 @@ def test_a_leftover_crd_that_is_nested_too_deep_is_named(
     assert f"{words} {CRD}." in form().text
 
 
+def inspect(manifest: dict[str, Any]) -> None:
+    """Stores the manifest as that of the bundle's inspected image."""
+    packed = Packed([msgspec.Raw(json.dumps(manifest).encode())])
+    image = Bundle.objects.get(name=BUNDLE).image
+    manifests = stored.save("sha256:1", packed)
+    BundleInspection.objects.create(image=image, manifests=manifests)
+
+
+def test_a_catalog_with_the_csv_alone_needs_the_inspected_image(form: Form, prod: Cluster) -> None:
+    owned = {"owned": [{"name": CRD, "kind": "Kettle", "version": "v1"}]}
+    csv = {"kind": "ClusterServiceVersion", "spec": {"customresourcedefinitions": owned}}
+    ship("1.1.0", csv)
+    leave(prod, crd(SIZE))
+    assert "Not compared prod has CRDs of kettle already." in form().text
+    inspect(crd(SMALL))
+    text = form().text
+    assert "Not compared" not in text
+    assert "maximum is 5 now; there was none." in text
+
+
 @pytest.mark.parametrize("path", ["PlatformOperator", "ClusterExtension", "Subscription"])
 @pytest.mark.parametrize("namespaces", [None, ["default"]], ids=["hidden", "listed"])
 def test_the_form_with_changes_of_crds_costs_twelve_queries_at_most(
@@ -211,9 +235,7 @@ def test_the_form_with_changes_of_crds_costs_twelve_queries_at_most(
     data = json.dumps({"schema": "olm.bundle", "name": BUNDLE, "package": "kettle"})
     bundle.blob = make_blob(data=data.encode())
     bundle.save()
-    packed = Packed([msgspec.Raw(json.dumps(crd(SMALL)).encode())])
-    manifests = stored.save("sha256:1", packed)
-    BundleInspection.objects.create(image=bundle.image, manifests=manifests)
+    inspect(crd(SMALL))
     make_prediction(bundle=bundle, path=path)
     leave(prod, crd(SIZE))
     form(path)
