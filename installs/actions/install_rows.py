@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.db.models import BinaryField, Exists, JSONField, OuterRef, Q, QuerySet, Subquery, Value
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, JSONObject
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, BundleGVK, Catalog, Package, Prediction
@@ -163,8 +163,9 @@ class InstallRows:
         components = Component.objects.filter(
             cluster=self.cluster, kind__in=(CATALOG_SOURCE, GROUP)
         ).values_list(Value("component"), *names, "details", Value(""), _NO_CONTENT)
+        state = JSONObject(version="version", finding="finding")
         operators = Operator.objects.filter(cluster=self.cluster).values_list(
-            Value("operator"), *names, _NO_JSON, "package", _NO_CONTENT
+            Value("operator"), *names, state, "package", _NO_CONTENT
         )
         read = _Objects([], [], [], set())
         parts = (operators.order_by(), self._crds(), self._other_namespaces())
@@ -176,7 +177,7 @@ class InstallRows:
                 )
             elif table == "operator":
                 read.operators.append(
-                    Operator(kind=kind, namespace=namespace, name=name, package=more)
+                    Operator(kind=kind, namespace=namespace, name=name, package=more, **value)
                 )
             elif table == "namespace":
                 read.namespaces.add(namespace)

@@ -14,10 +14,10 @@ from django.db.models import Q
 from catalogs.install_methods import InstallMethod
 from installs.actions.plan import Plan
 from installs.actions.plan_changes import CSV, plan_for
-from installs.diagnosis.knowledge import by_id
 from installs.methods import METHODS
 from installs.models import Action, ClusterInventory, Component, CRDState, Operator
 from installs.models.steps import Delete
+from installs.queries.operators import has_installed_nothing
 from installs.state.observation import details_of
 from olmweb.errors import OlmwebError
 from olmweb.kube.fields import text, texts
@@ -69,16 +69,12 @@ def plan_remove(operator: Operator, *, without_conversion: bool = False) -> Plan
 def removal_consequences(operator: Operator) -> tuple[str, ...]:
     """The objects that a removal deletes and those that stay, in sentences."""
     crds = [crd.name for crd in owned_crds(operator)]
-    method = METHODS[operator.kind]
-    entry = by_id().get(operator.finding)
-    # A failed upgrade leaves the version before it; without upgrades it is that of the first try.
-    before = method.upgradable and operator.version
-    if entry and entry.installs_nothing and not before and not crds:
+    if has_installed_nothing(operator) and not crds:
         return (
             f"{operator.kind} {operator.name} is deleted. It has not installed anything, so no "
             "other object is deleted.",
         )
-    return method.removal_consequences(operator, crds)
+    return METHODS[operator.kind].removal_consequences(operator, crds)
 
 
 def owned_crds(operator: Operator) -> list[CRDState]:

@@ -11,6 +11,7 @@ from installs.audit.audit import check_namespace
 from installs.diagnosis.knowledge import by_id
 from installs.methods import METHODS, InstallChoice
 from installs.models import Operator
+from installs.queries.operators import has_installed_nothing
 
 ONE_GROUP = "sub-one-group"
 SOURCES = {rule.id: rule.source for rule in RULES}
@@ -126,7 +127,14 @@ def _of_neighbours(choice: InstallChoice, rows: InstallRows) -> Iterator[Install
     for other in same[:3]:
         where = f" in {other.namespace}" if other.namespace else ""
         name = f"{other.kind} {other.name}{where}"
-        if kind == other.kind and METHODS[kind].one_per_package:
+        if other.kind in METHODS and has_installed_nothing(other):
+            yield InstallWarning(
+                "same-package",
+                f"{name} is of the same package and failed before it installed anything. Remove "
+                "it, so that it does not compete with this install later.",
+                other=other,
+            )
+        elif kind == other.kind and METHODS[kind].one_per_package:
             yield InstallWarning(
                 "helm-ownership-conflict",
                 f"{name} installs the same package; a second one would fail, because both bring "
@@ -147,18 +155,24 @@ def _of_neighbours(choice: InstallChoice, rows: InstallRows) -> Iterator[Install
 
 def _beside(kind: str, other: str) -> str:
     """What happens to an install beside one of the same package."""
-    if kind != InstallMethod.SUBSCRIPTION:
-        return (
-            f"A {kind} beside it would be refused the objects that both bring, such as the "
-            f"CustomResourceDefinitions: they belong to the {other}. Remove that one first."
-        )
-    if other == InstallMethod.SUBSCRIPTION:
+    if kind == other == InstallMethod.SUBSCRIPTION:
         return (
             "Both bring the same CustomResourceDefinitions; OLM v0 refuses the second where the "
             "namespaces of their OperatorGroups overlap."
         )
+    if kind == InstallMethod.SUBSCRIPTION:
+        conflict = (
+            "A Subscription beside it would write over the CustomResourceDefinitions of the "
+            f"{other}, and two operators would work on the same custom resources."
+        )
+    else:
+        conflict = (
+            f"A {kind} beside it would be refused the objects that both bring, such as the "
+            f"CustomResourceDefinitions: they belong to the {other}."
+        )
+    if other not in METHODS or other == InstallMethod.SUBSCRIPTION:
+        return conflict
     return (
-        "A Subscription beside it would write over the CustomResourceDefinitions of the "
-        f"{other}, and two operators would work on the same custom resources. Remove the {other} "
-        "first."
+        f"{conflict} The removal of the {other} deletes its CustomResourceDefinitions with all "
+        "objects of their kinds."
     )

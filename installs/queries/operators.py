@@ -26,6 +26,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from installs.diagnosis.knowledge import (
     Finding,
+    by_id,
     finding_for,
     is_command,
     is_filled,
@@ -33,6 +34,7 @@ from installs.diagnosis.knowledge import (
     title_for,
 )
 from installs.diagnosis.notes import DAY, flaps, stuck
+from installs.methods import METHODS
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
 from installs.queries import narrow, search
 from installs.queries.operator_index import (
@@ -539,6 +541,14 @@ def subject_names(operator: Operator) -> dict[str, str]:
 def _subject_names(kind: str, namespace: str, name: str, package: str) -> dict[str, str]:
     names = {"name": name, "namespace": namespace, "kind": kind}
     return names | {"package": package} if package else names
+
+
+def has_installed_nothing(operator: Operator) -> bool:
+    """Whether it failed before anything of its first version was installed, by its finding."""
+    entry = by_id().get(operator.finding)
+    # A failed upgrade leaves the version before it; without upgrades it is that of the first try.
+    before = METHODS[operator.kind].upgradable and operator.version
+    return entry is not None and entry.installs_nothing and not before
 
 
 def finding_of(operator: Operator) -> Finding | None:

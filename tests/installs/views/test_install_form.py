@@ -499,3 +499,18 @@ def test_a_package_that_is_installed_already_says_what_a_second_install_does(
     assert there in page.links
     assert f"Installed already by {installed} mine" in assert_page(writer.get(PACKAGE)).text
     assert there in assert_page(writer.get(PACKAGE)).links
+
+
+def test_an_operator_that_installed_nothing_is_no_conflict(
+    writer: Client, package: Package, prod: Cluster
+) -> None:
+    make_operator(
+        cluster=prod, kind="PlatformOperator", name="mine", package="etcd", health="Failed",
+        version="1.1.0", finding="allnamespaces-required",
+    )  # fmt: skip
+    page = assert_page(writer.get(INSTALL, {"path": "Subscription"}))
+    assert (
+        "PlatformOperator mine is of the same package and failed before it installed" in page.text
+    )
+    assert "would write over" not in page.text
+    assert "Installed already" not in assert_page(writer.get(PACKAGE)).text
