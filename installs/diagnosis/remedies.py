@@ -98,19 +98,34 @@ def _with_former_source(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
     return (*steps[: at[-1] + 1], _FORMER_SOURCE, *steps[at[-1] + 1 :]) if at else steps
 
 
-_EDITS_CATALOG = re.compile(r"^\$ kubectl edit clustercatalog\b")
-_WRITTEN_BACK = (
-    "OpenShift writes the source of its own catalogs, whose names begin with openshift-, back. "
-    "Set spec.availabilityMode of such a one to Unavailable, and create another ClusterCatalog."
-)
+_EDITS_CATALOG = re.compile(r"^\$ kubectl (?:-n \S+ )?edit (?:clustercatalog|catalogsource)\b")
+# Kind of a catalog -> a step that changes its image, and what to do where that is undone.
+_WRITTEN_BACK = {
+    "ClusterCatalog": (
+        re.compile(r"\bspec\.source\b"),
+        "OpenShift writes the source of its own catalogs, whose names begin with openshift-, back. "
+        "Set spec.availabilityMode of such a one to Unavailable, and create another "
+        "ClusterCatalog.",
+    ),
+    "CatalogSource": (
+        re.compile(r"\b[Ss]et spec\.image of\b"),
+        "OpenShift writes spec.image of its own catalogs in openshift-marketplace back. Switch "
+        "such a one off in spec.sources of the OperatorHub cluster, and create a CatalogSource "
+        "with another name.",
+    ),
+}
 
 
 def _with_own_catalogs_of_openshift(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
-    """The steps, after those that edit a ClusterCatalog with what to do where an edit is undone."""
+    """The steps, after those that edit the image of a catalog with what to do where that is
+    undone."""
     at = [number for number, step in enumerate(steps) if _EDITS_CATALOG.search(step)]
-    if kind != "ClusterCatalog" or not at:
+    if not at or kind not in _WRITTEN_BACK:
         return steps
-    return (*steps[: at[-1] + 1], _WRITTEN_BACK, *steps[at[-1] + 1 :])
+    change, sentence = _WRITTEN_BACK[kind]
+    if not any(change.search(step) for step in steps):
+        return steps
+    return (*steps[: at[-1] + 1], sentence, *steps[at[-1] + 1 :])
 
 
 # A PlatformOperator names no version; its manager takes the highest that it finds.

@@ -508,19 +508,20 @@ def test_commands_in_the_namespace_of_rukpak_are_followed_by_that_of_openshift()
     assert all(any("openshift-platform-operators" in step for step in rest) for rest in followed)
 
 
-def test_an_edit_of_a_clustercatalog_says_what_openshift_undoes() -> None:
-    message = "source catalog content: error creating image source: reading manifest v9 in q/c: "
-    catalog, extension = (
-        classify(f"{message}manifest unknown", kind=kind)
-        for kind in ("ClusterCatalog", "ClusterExtension")
-    )
-    assert catalog is not None
-    assert extension is not None
-    assert (
-        "spec.availabilityMode"
-        in catalog.remedy[catalog.remedy.index("kubectl edit clustercatalog <name>") + 1]
-    )
-    assert not any("spec.availabilityMode" in step for step in extension.remedy)
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("ClusterCatalog", "spec.availabilityMode of such a one"),
+        ("CatalogSource", "spec.sources of the OperatorHub cluster"),
+        ("ClusterExtension", ""),
+    ],
+)
+def test_an_edit_of_a_catalog_says_what_openshift_undoes(kind: str, words: str) -> None:
+    message = "error creating image source: reading manifest v9 in q/c: manifest unknown"
+    finding = classify(message, kind=kind, name="c", namespace="ns")
+    assert finding is not None
+    undone = [step for step in finding.remedy if "OpenShift writes" in step]
+    assert [words in step for step in undone] == [True] * bool(words)
 
 
 def test_the_source_of_a_bundledeployment_is_named_for_both_versions_of_its_api() -> None:
