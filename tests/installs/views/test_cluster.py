@@ -41,6 +41,14 @@ def test_each_feed_tells_its_state_its_age_and_its_cost(reader: Client, prod: Cl
     assert "Subscription Watching – 1 1 min ago 3 h ago 2 7" in page.text
 
 
+def test_the_watched_resources_are_folded_on_a_phone_while_none_fails(
+    reader: Client, prod: Cluster
+) -> None:
+    make_watch(cluster=prod)
+    html = reader.get(PAGE).content.decode()
+    assert '<details id="watched-resources" data-phone-fold open>' in html
+
+
 def test_a_kind_that_is_not_served_is_normal(reader: Client, prod: Cluster) -> None:
     make_watch(cluster=prod)
     make_watch(cluster=prod, kind="PlatformOperator", state="absent")
@@ -69,7 +77,9 @@ def test_rules_of_kinds_that_are_not_known_are_left_out() -> None:
 def test_a_feed_that_fails_says_why_and_stands_first(reader: Client, prod: Cluster) -> None:
     make_watch(cluster=prod)
     make_watch(cluster=prod, kind="InstallPlan", state="retrying", error="connection refused")
-    page = assert_page(reader.get(PAGE))
+    response = reader.get(PAGE)
+    assert "data-phone-fold" not in response.content.decode(), "what fails is never folded"
+    page = assert_page(response)
     assert "InstallPlan Retrying connection refused It is retried automatically." in page.text
     assert page.text.index("InstallPlan Retrying") < page.text.index("Subscription Watching")
 
