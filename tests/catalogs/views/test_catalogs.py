@@ -38,6 +38,19 @@ def test_without_catalogs_the_list_says_where_they_come_from(reader):
     assert "No catalogs yet" in text_of(reader.get(LIST))
 
 
+def test_an_attempt_that_failed_is_no_sync(reader, catalog):
+    now = timezone.now()
+    Catalog.objects.update(
+        state="failed", error_text="No pod.", synced_at=now - timedelta(hours=5), checked_at=now
+    )
+    for path in (LIST, "/catalogs/prod/redhat-operators"):
+        text = text_of(reader.get(path))
+        assert "5 h ago" in text
+        assert "tried <time" in text
+    Catalog.objects.update(synced_at=None)
+    assert "never synced" in text_of(reader.get(LIST))
+
+
 def test_the_list_tells_each_catalogs_state_content_and_cost(reader, catalog):
     make_catalog(name="local")
     page = text_of(reader.get(LIST))
