@@ -1,6 +1,7 @@
 """Fixtures of the API tests: the world, and callers of each kind."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,14 +16,20 @@ from tests.worlds.rest import ROOT, World, build_world
 Get = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
-def stored_world(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """The world's rows, built once a module: each test's own changes are undone to this point."""
-    with django_db_blocker.unblock(), transaction.atomic():
-        build_world()
-        with django_db_blocker.block():
+@contextmanager
+def rows_of_module(blocker: DjangoDbBlocker, build: Callable[[], object]) -> Iterator[None]:
+    """Rows that are built once a module: each test's own changes are undone to this point."""
+    with blocker.unblock(), transaction.atomic():
+        build()
+        with blocker.block():
             yield
         transaction.set_rollback(True)
+
+
+@pytest.fixture(scope="module")
+def stored_world(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    with rows_of_module(django_db_blocker, build_world):
+        yield
 
 
 @pytest.fixture

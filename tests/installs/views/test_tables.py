@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
+from pytest_django import DjangoDbBlocker
 
 from catalogs.views.catalogs import CATALOGS
 from installs.models import InstallRequest
@@ -23,6 +25,7 @@ from olmweb.web.tables import Table
 from tests.factories import make_catalog, make_cluster, make_crd, make_operator, make_package
 from tests.worlds.html import assert_page
 from tests.worlds.operators import make_action, make_clusteroperator, make_failing_world
+from tests.worlds.rest_fixtures import rows_of_module
 
 pytestmark = pytest.mark.django_db
 TABLES = {
@@ -42,8 +45,21 @@ SORTS = [
 ROWS = 3 * PAGE_SIZE
 
 
-def fill_lists(clusters: list[Cluster], user: User) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def lists(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    with rows_of_module(django_db_blocker, fill_lists):
+        yield
+
+
+@pytest.fixture
+def prod(db: None) -> Cluster:
+    return Cluster.objects.get(name="prod")
+
+
+def fill_lists() -> None:
     """Three pages of rows for each list, with values that are missing, equal and different."""
+    clusters = [make_cluster(name="edge"), make_cluster(name="prod")]
+    user = User.objects.create_user("ada")
     now = timezone.now()
     for number in range(ROWS):
         cluster, name = clusters[number % 2], f"row-{number:02}"
@@ -85,9 +101,8 @@ def read_export(client: Client, path: str, **params: Any) -> list[dict[str, str]
 
 @pytest.mark.parametrize(("path", "sort"), SORTS)
 def test_every_column_sorts_its_pages_and_its_export_alike(
-    reader: Client, bob: User, path: str, sort: str
+    reader: Client, path: str, sort: str
 ) -> None:
-    fill_lists([make_cluster(name="edge"), make_cluster(name="prod")], bob)
     params: dict[str, Any] = {"sort": sort, "columns": TABLES[path].names}
     params |= {"view": "all"} if path == "/operators/" else {}
     shown: list[str] = []
@@ -105,9 +120,8 @@ def test_every_column_sorts_its_pages_and_its_export_alike(
 
 @pytest.mark.parametrize("path", TABLES)
 def test_an_export_has_the_shown_columns_without_formulas(
-    reader: Client, bob: User, prod: Cluster, path: str
+    reader: Client, prod: Cluster, path: str
 ) -> None:
-    fill_lists([prod, prod], bob)
     make_operator(cluster=prod, name="=cmd()")
     make_clusteroperator(prod, "=cmd()")
     make_crd(cluster=prod, name="=cmd()")
@@ -124,9 +138,8 @@ def test_an_export_has_the_shown_columns_without_formulas(
 
 @pytest.mark.parametrize("path", TABLES)
 def test_columns_are_chosen_and_remembered_for_each_list(
-    reader: Client, bob: User, prod: Cluster, path: str
+    reader: Client, bob: User, path: str
 ) -> None:
-    fill_lists([prod, prod], bob)
     table: Table = TABLES[path]
     chosen = [table.columns[0].name, table.columns[-1].name]
     params = "view=all" if path == "/operators/" else "sort=" + table.sorted_by
@@ -143,7 +156,6 @@ def test_columns_are_chosen_and_remembered_for_each_list(
 def test_a_list_costs_at_most_twelve_queries_and_60_kb(
     olivia: User, prod: Cluster, path: str, django_assert_max_num_queries: Any
 ) -> None:
-    fill_lists([prod, make_cluster(name="edge")], olivia)
     make_failing_world(prod, modes=30, webhooks=30)
     catalog = make_catalog(cluster=prod, name="catalog")
     for name in range(30):

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from tests.worlds.rest import build_world
+from tests.worlds.rest import World
 
 HOSTILE = {
     "nul": "a\0b",
@@ -104,9 +104,8 @@ WITH_VALUES = [route for route in ROUTES if "{" in route]
 
 
 @pytest.fixture
-def reader(alice: User, settings: Any) -> Client:
+def reader(world: World, alice: User) -> Client:
     """An administrator, to whom no route is closed."""
-    build_world()
     client = Client(raise_request_exception=False)
     client.force_login(alice)
     return client
