@@ -3,6 +3,7 @@
 import shutil
 import socket
 from collections.abc import Generator, Iterable, Iterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from django.contrib.auth.models import Group, Permission, User
 from django.core.signals import request_finished, request_started
 
 from olmweb.kube.transport import TokenBucket
+from olmweb.sandbox.apiserver.store import Store, copied
 from olmweb.sandbox.cluster import Sandbox
+from olmweb.sandbox.controllers.platform_operators import PlatformOperators
+from olmweb.sandbox.scenario import world
 from olmweb.web.revisions import PerRevision
 from tests.services import HOW_TO_GET, postgres_bin, required
 
@@ -194,8 +198,26 @@ def tess(db: None) -> User:
     return user
 
 
+_built: dict[str, Any] = {}  # the scenario as it was built last, and when
+
+
 @pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+def scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sandboxes begin with the same objects, which are built anew when half a minute old."""
+    build = world.build
+
+    def restore_or_build(store: Store, platform_operators: PlatformOperators) -> None:
+        now = store.now()
+        if not _built or abs(now - _built["at"]) > timedelta(seconds=30):
+            build(store, platform_operators)
+            _built.update(at=now, objects=copied(store.snapshot()))
+        store.restore(copied(_built["objects"]))
+
+    monkeypatch.setattr(world, "build", restore_or_build)
+
+
+@pytest.fixture
+def sandbox(scenario: None, tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
     """A simulated cluster in this process; the context "sandbox" of the settings leads to it."""
     server = Sandbox(step_seconds=0.02)
     server.start()

@@ -27,7 +27,7 @@ GOOD, BAD = "3scale-operator", "advanced-cluster-management"
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+def sandbox(scenario: None, tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
     """The audit's world without the operators that the tests install."""
     server = Sandbox(step_seconds=0.02)
     for name in (GOOD, BAD):

@@ -28,7 +28,7 @@ SUBSCRIPTIONS = "/apis/operators.coreos.com/v1alpha1/namespaces/brand-new/subscr
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+def sandbox(scenario: None, tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
     server = Sandbox(step_seconds=0.02)
     server.store.delete("PlatformOperator", PACKAGE)
     server.start()

@@ -34,7 +34,7 @@ INSTALL = {"cluster": "prod", "verb": "install", "package": "etcd"}
 
 
 @pytest.fixture(autouse=True)
-def sandbox(tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+def sandbox(scenario: None, tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
     server = Sandbox(step_seconds=0.02)
     server.start()
     server.write_kubeconfig(tmp_path / "kubeconfig")
