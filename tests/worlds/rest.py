@@ -248,11 +248,10 @@ def _installed(prod: Cluster, edge: Cluster) -> None:
     ResourceWatch.objects.create(cluster=prod, resource="PlatformOperator", kind="PlatformOperator")
 
 
-def add_troubles(world: World) -> None:
+def add_troubles(prod: Cluster) -> None:
     """What the routes about troubles list: a catalog that is down, a blocker of the next minor of
     prod, a Subscription to migrate; and package kettle, which revision 2 of redhat-operators added,
     with two bundles of other objects."""
-    prod = world.prod
     prod.version, prod.kinds = "4.16.3", {"ClusterExtension": {"state": "served"}}
     prod.save()
     make_component(

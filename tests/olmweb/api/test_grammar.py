@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from pytest_django import DjangoDbBlocker
 
 from catalogs.models import Bundle, BundleInspection
 from installs.models import ActionBatch, InstallRequest
 from olmweb.api.routes import openapi_document
+from olmweb.models import Cluster
 from tests.worlds.rest import ROOT, World, add_troubles, lines
-from tests.worlds.rest_fixtures import Get
+from tests.worlds.rest_fixtures import Get, rows_of_module
 
 DOCUMENT = openapi_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
@@ -44,10 +46,19 @@ KUBERNETES = re.compile(r"[A-Z][A-Za-z]+")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*")
 
 
+@pytest.fixture(scope="module")
+def stored_troubles(stored_world: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    with rows_of_module(django_db_blocker, complete_world):
+        yield
+
+
 @pytest.fixture(autouse=True)
-def complete(world: World) -> None:
+def complete(stored_troubles: None, world: World) -> None:
     """Every list has a row, and the image of the bundle of NAMES is inspected."""
-    add_troubles(world)
+
+
+def complete_world() -> None:
+    add_troubles(Cluster.objects.get(name="prod"))
     bundle = Bundle.objects.get(
         name=NAMES["bundle"], package__catalog__slug=NAMES["catalog"], package__name="etcd"
     )
