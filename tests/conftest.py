@@ -63,11 +63,15 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Marks what asks the database: pytest-django refuses it to all others of this process.
+    tests.run looks for the journeys and for the soak in their own folders only.
 
     Those whose database is that of a process which they start carry the marker themselves. The
     files that take longest begin first: one that begins last keeps one process busy alone.
     """
     for item in items:
+        for marker in ("e2e", "soak"):
+            if item.get_closest_marker(marker) and f"/tests/{marker}/" not in str(item.path):
+                raise pytest.UsageError(f"{item.nodeid} has the marker {marker}: tests/{marker}/")
         fixtures = getattr(item, "fixturenames", ())
         if item.get_closest_marker("django_db") or not DATABASE_FIXTURES.isdisjoint(fixtures):
             item.add_marker("database")

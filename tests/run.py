@@ -24,7 +24,7 @@ from tests.services import HOW_TO_GET, postgres, postgres_bin, required
 # does not depend on ours: once is enough.
 EVERYWHERE = "not e2e and not peers and not soak"
 # A test that asks no database has nothing to say about a second one.
-ASKING = f"{EVERYWHERE} and database"
+ASKING = f"{EVERYWHERE} and database and not one_database"
 MESSAGE = 300  # characters of a failure at the end
 
 UNIT = (
@@ -87,9 +87,10 @@ def main() -> int:
         print("\nskipped: tests on the real components: none is built (`make peers` builds them)")
         failed += required() & {"apiserver", "opm", "olm", "catalogd", "helm"}
     # Browsers keep the cores busy: more than two at a time wait for each other beyond their limits.
-    journeys = ["-n", "2", *by_file, "-m", "e2e", "-p", "no:randomly", *extra]
+    journeys = ["-n", "2", *by_file, "-m", "e2e", "-p", "no:randomly", *extra, "tests/e2e"]
     failed += run_pytest("browser journeys", *journeys)
-    failed += run_pytest("processes killed during actions", "-q", "-m", "soak", *extra)
+    soak = ["-q", "-m", "soak", *extra, "tests/soak"]
+    failed += run_pytest("processes killed during actions", *soak)
     for name in failed:
         print(f"failed: {name}")
     return 1 if failed else 0

@@ -20,7 +20,11 @@ from tests.access.matrix import ADMIN, NEEDS, PAGES, REST, ROLES
 from tests.olmweb.web.test_hostile_urls import OURS, fill
 from tests.worlds.rest import World
 
-pytestmark = pytest.mark.django_db
+pytestmark = [
+    pytest.mark.django_db,
+    # Who may do what doesn't depend on it, and each route has tests of its own on both.
+    pytest.mark.one_database,
+]
 
 API = "/api/v1"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
