@@ -22,7 +22,7 @@ from installs.actions.execute import finish, get, try_to_send, uid_of
 from installs.actions.removal import owned_crds
 from installs.diagnosis.approvals import listing
 from installs.diagnosis.knowledge import finding_for
-from installs.methods.base import crd_list
+from installs.methods.base import crds_with_objects
 from installs.models import Action, Component, Health, Operator
 from installs.state.full_sync import sync_cluster
 from installs.state.watch.scheduling import cluster_lease, pass_lease
@@ -335,7 +335,7 @@ def _left_behind(action: Action) -> str:
     names = [crd.name for crd in owned_crds(removed)]
     others = Operator.objects.filter(**here, kind=action.path).exclude(name=action.name)
     groups = [] if others.exists() else list(Component.objects.filter(**here, kind="OperatorGroup"))
-    left = [f"{crd_list(names)} with every object of these kinds"] if names else []
+    left = [crds_with_objects(names)] if names else []
     left += [f"OperatorGroup {group.name} in namespace {group.namespace}" for group in groups]
     return f"Left on the cluster: {listing(left)}." if left else ""
 

@@ -303,10 +303,9 @@ class Method(ABC):
         self, operator: OperatorFields, crds: Sequence[str]
     ) -> tuple[str, ...]:
         """Sentences about the objects that a removal deletes and those that stay."""
-        listed = crd_list(crds) if crds else "CustomResourceDefinitions"
         return (
             f"{self.kind} {operator.name} and every object that it installed are deleted.",
-            f"Its {listed} go too, and with them every object of these kinds in every namespace.",
+            f"That includes {crds_with_objects(crds)}, in every namespace.",
         )
 
     # -- shared by the methods ---------------------------------------------------------------------
@@ -347,11 +346,18 @@ def namespace_problem(field: str, name: str) -> dict[str, str]:
     return {}
 
 
-def crd_list(names: Sequence[str]) -> str:
-    """`2 CustomResourceDefinitions (a, b)`; at most five are named."""
-    count = f"{len(names)} CustomResourceDefinition{'s' if len(names) != 1 else ''}"
+def crds_with_objects(names: Sequence[str]) -> str:
+    """`2 CustomResourceDefinitions (a, b) with all their custom resources`; at most five are
+    named."""
+    if len(names) == 1:
+        return f"CustomResourceDefinition {names[0]} with all its custom resources"
     listed = ", ".join(names[:5]) + (" and more" if len(names) > 5 else "")
-    return f"{count} ({listed})" if names else count
+    crds = (
+        f"{len(names)} CustomResourceDefinitions ({listed})"
+        if names
+        else "its CustomResourceDefinitions"
+    )
+    return f"{crds} with all their custom resources"
 
 
 def manifest_of(

@@ -18,7 +18,7 @@ from installs.methods.base import (
     Method,
     OperatorFields,
     UpgradeChange,
-    crd_list,
+    crds_with_objects,
     manifest_of,
     namespace_problem,
 )
@@ -190,8 +190,8 @@ class SubscriptionMethod(Method):
         return (
             f"Subscription {operator.name} and the ClusterServiceVersion that it installed are "
             "deleted, and with that its Deployments, roles and webhooks.",
-            f"Its {crd_list(crds)} and every object of these kinds stay; so do the OperatorGroup, "
-            "the namespace, and operators that came along as dependencies.",
+            f"Not deleted: {crds_with_objects(crds)}, the OperatorGroup, the namespace, and "
+            "operators that were installed as dependencies.",
         )
 
 

@@ -263,7 +263,7 @@ def test_what_never_unpacked_takes_nothing_else_along(cluster: Cluster) -> None:
     upgraded = make_operator(
         cluster=cluster, kind="ClusterExtension", name="acme", finding=failed.finding, version="1"
     )
-    assert "every object of these kinds" in " ".join(removal_consequences(upgraded))
+    assert "with all their custom resources" in " ".join(removal_consequences(upgraded))
     CRDState.objects.create(
         cluster=cluster, name="etcds.example.org", kind="Etcd", owner_kind="BundleDeployment",
         owner_name="etcd",
