@@ -45,7 +45,7 @@ def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_p
     expect(cause).to_be_in_viewport()
     expect(cause.get_by_text("kubectl delete platformoperator")).to_be_visible()
     expect(page.get_by_role("main")).not_to_contain_text("<name>")
-    migrate = cause.get_by_role("link", name=re.compile(r"^Migrate \d+ to Subscriptions, delete"))
+    migrate = cause.get_by_role("link", name=re.compile(r"^Migrate \d+ to Subscriptions, remove"))
     assert sum(map(int, re.findall(r"\d+", migrate.inner_text()))) == before
     press(page, migrate)
 
@@ -54,7 +54,7 @@ def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_p
     outcome = page.get_by_role("status").filter(has_text="Dry run passed")
     expect(outcome).to_be_focused()
     expect(outcome).to_be_in_viewport()
-    confirm = page.get_by_role("button", name=re.compile(r"^Migrate \d+, delete \d+$"))
+    confirm = page.get_by_role("button", name=re.compile(r"^Migrate \d+, remove \d+$"))
     expect(confirm).to_be_in_viewport()
     assert sum(map(int, re.findall(r"\d+", confirm.inner_text()))) == before
     expect(page.get_by_text("Not possible")).to_have_count(0)
