@@ -39,6 +39,10 @@ LONGEST = (
     "tests/e2e/test_real_actions.py",
     "tests/e2e/test_accessibility.py",
     "tests/e2e/test_real_olm.py",
+    "tests/olmweb/serving/test_server.py",
+    "tests/olmweb/runtime/test_redis_worker.py",
+    "tests/olmweb/web/test_security.py",
+    "tests/catalogs/sync/test_sync_processes.py",
 )
 DATABASE_FIXTURES = {"db", "transactional_db"}
 ROOT = Path(__file__).resolve().parent.parent
