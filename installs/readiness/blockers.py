@@ -88,7 +88,7 @@ class Weight(StrEnum):
     """The severity of a blocker, worst first."""
 
     BLOCKS = "blocks"  # the update can't start
-    HOLDS = "holds"  # an operator refuses upgrades now
+    HOLDS = "holds"  # an operator refuses upgrades now, or an update would not complete
     UNKNOWN = "unknown"  # a deciding fact is not stored
     PLAN = "plan"  # the update succeeds, but leaves something that needs a plan
 
@@ -161,6 +161,7 @@ class UpgradeBlocker:
 TITLES = {
     "cluster-version": "The cluster refuses the update",
     "cluster-operator": "A ClusterOperator is not upgradeable",
+    "cluster-failing": "The cluster is failing",
     "max-openshift": "Does not support the next OpenShift",
     "max-openshift-unreadable": "Invalid maximum OpenShift version",
     "reported-incompatible": "Reported as incompatible by the cluster",

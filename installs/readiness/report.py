@@ -373,6 +373,8 @@ def _of_cluster(
         target.row(blocker.kind, _cluster_blocker(blocker), blocker.name)
         for blocker in (update.blockers if update else ())
     ]
+    if update and update.failing:
+        rows.append(target.row("ClusterVersion", _failing(update.failing), "version"))
     # What is part of OLM is updated with the cluster, and no catalog has it.
     checked = [
         operator
@@ -499,7 +501,6 @@ class _TargetCluster:
 
 
 def _cluster_blocker(blocker: UpdateBlocker) -> UpgradeBlocker:
-    text = " ".join(blocker.message.split())[:1000].rstrip(".")
     because = f" ({blocker.reason})" if blocker.reason else ""
     reported = [operator.words for operator in reported_operators(blocker.message)]
     remedy = "Do what its message asks for; the condition clears by itself."
@@ -515,9 +516,26 @@ def _cluster_blocker(blocker: UpdateBlocker) -> UpgradeBlocker:
     return UpgradeBlocker(
         code,
         Weight.BLOCKS,
-        f"{blocker.kind} {blocker.name} {verb}{because}: {text or 'no message'}.",
+        f"{blocker.kind} {blocker.name} {verb}{because}: {_one_line(blocker.message)}.",
         (remedy,),
     )
+
+
+def _failing(message: str) -> UpgradeBlocker:
+    """The condition Failing of the ClusterVersion; mirrors checks of `oc adm upgrade`."""
+    return UpgradeBlocker(
+        "cluster-failing",
+        Weight.HOLDS,
+        f"ClusterVersion version says Failing=True: {_one_line(message)}.",
+        (
+            "Resolve this first: an update that starts now does not complete before, and oc adm "
+            "upgrade refuses to start it without --allow-upgrade-with-warnings.",
+        ),
+    )
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())[:1000].rstrip(".") or "no message"
 
 
 def _subject(

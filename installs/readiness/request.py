@@ -118,8 +118,13 @@ def verdict(report: Readiness) -> str:
     unknown = report.counts[Weight.UNKNOWN]
     if unknown:
         checks = "1 check is" if unknown == 1 else f"{unknown} checks are"
-        return f"No known blocker for {target}; {checks} incomplete."
-    return f"No blocker for {target}."
+        return f"No known blocker for {target}; {checks} incomplete.{_failing(report)}"
+    return f"No blocker for {target}.{_failing(report)}"
+
+
+def _failing(report: Readiness) -> str:
+    failing = any(row.code == "cluster-failing" for row in report.rows)
+    return " The cluster is failing, so an update may not complete." if failing else ""
 
 
 def markdown(reports: Iterable[Readiness], request: ReadinessRequest) -> Iterator[str]:

@@ -170,6 +170,8 @@ def _tone(readiness: Readiness) -> str:
         if readiness.counts["blocks"]
         else "unknown"
         if readiness.counts["unknown"]
+        else "failing"
+        if any(row.code == "cluster-failing" for row in readiness.rows)
         else "ok"
     )
 

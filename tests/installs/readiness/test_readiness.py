@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from catalogs.models import Catalog, Channel
-from installs.models import Operator
+from installs.models import Component, Operator
 from installs.readiness import ReadinessRow, readiness
 from installs.readiness.blockers import (
     read_maximum,
@@ -16,6 +17,7 @@ from installs.readiness.blockers import (
 from installs.readiness.request import ReadinessRequest, markdown
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_operator, make_package
+from tests.worlds.html import assert_page
 from tests.worlds.operators import make_clusteroperator
 from tests.worlds.subscriptions import CATALOG, NAMESPACE, make_subscription
 
@@ -249,6 +251,24 @@ def test_the_rows_of_operators_come_before_the_condition_that_names_them(
     assert (operator.code, operator.name, operator.target) == ("max-openshift", "grafana", "1.1.0")
     reports = "ClusterOperator operator-lifecycle-manager reports grafana.v1.0.0 as incompatible."
     assert reports in operator.sentence
+
+
+def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) -> None:
+    condition = {
+        "type": "Failing",
+        "status": "True",
+        "reason": "ClusterOperatorNotAvailable",
+        "message": "Cluster operator etcd is not available",
+    }
+    Component.objects.filter(kind="ClusterVersion").update(conditions=[condition])
+    row = the_row(prod, "cluster-failing")
+    assert (row.kind, row.weight) == ("ClusterVersion", "holds")
+    assert row.sentence == (
+        "ClusterVersion version says Failing=True: Cluster operator etcd is not available."
+    )
+    text = assert_page(reader.get("/readiness/")).text
+    assert "Failing No blocker for OpenShift 4.17. The cluster is failing, so an update" in text
+    assert "Ready No blocker" not in text
 
 
 def test_a_message_that_names_no_operator_promises_no_rows(prod: Cluster) -> None:

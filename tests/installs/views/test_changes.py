@@ -186,7 +186,7 @@ def test_a_cluster_version_alone_may_block(reader: Client, prod: Cluster) -> Non
     )  # fmt: skip
     text = assert_page(reader.get("/")).text
     assert "Blocked by ClusterVersion (Overrides)" in text
-    assert "No update is available in its channel" in text
+    assert "The cluster’s update channel offers no update" in text
 
 
 def test_an_update_that_nothing_blocks_says_so(reader: Client, prod: Cluster) -> None:
