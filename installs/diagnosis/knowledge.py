@@ -413,7 +413,10 @@ def render(
         title=(variant and variant.title) or entry.title,
         cause_template=(variant and variant.cause) or entry.cause,
         remedy_templates=completed(
-            (variant or entry).remedy, kind, plan_failed=reason == _PLAN_FAILED
+            (variant or entry).remedy,
+            kind,
+            plan_failed=reason == _PLAN_FAILED,
+            clusterwide=facts.get("object_namespace") == "",
         ),
         retryable=entry.retryable if retryable is None else retryable,
         facts=facts,
@@ -648,8 +651,10 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _SENTENCE_LIMIT = 200
 # Indented lines and items of a list go on with the line before, as after a colon.
 _NEXT_ERROR = re.compile(r"(?<=[^\s:;,])\n(?=[^\s*-])")
-# These options are left out for objects without a namespace and requests without a subresource.
+# These options are left out for objects without a namespace and requests without a subresource; a
+# question about a permission is for all namespaces then.
 _OPTION = re.compile(r" (?:-n \{(object_namespace|namespace)|--subresource=\{(subresource))\}")
+_ASKS_PERMISSION = "kubectl auth can-i "
 
 
 def is_command(step: str) -> bool:
@@ -691,7 +696,9 @@ def fill_command(template: str, values: Mapping[str, str]) -> str:
     """The command with all values filled in that are safe in a shell."""
 
     def option(match: re.Match[str]) -> str:
-        return "" if values.get(match[1] or match[2]) == "" else match[0]
+        if values.get(match[1] or match[2]) != "":
+            return match[0]
+        return " -A" if match[1] and template.startswith(_ASKS_PERMISSION) else ""
 
     def value(match: re.Match[str]) -> str:
         name = match[1]

@@ -16,11 +16,20 @@ _OPENSHIFT = {
     "operator-controller": "openshift-operator-controller",
 }
 
+# What grants a permission, and what grants it at the cluster scope.
+_ANY_ROLE = "a Role or ClusterRole and a binding"
+_CLUSTER_ROLE = "a ClusterRole and a ClusterRoleBinding"
+
 
 @cache
-def completed(steps: tuple[str, ...], kind: str, *, plan_failed: bool) -> tuple[str, ...]:
+def completed(
+    steps: tuple[str, ...], kind: str, *, plan_failed: bool, clusterwide: bool
+) -> tuple[str, ...]:
     """The steps with what they need on OpenShift and for an object of `kind`; `plan_failed` is
-    whether its message is that of a failed InstallPlan."""
+    whether its message is that of a failed InstallPlan, `clusterwide` whether it is about a request
+    at the cluster scope."""
+    if clusterwide:
+        steps = tuple(step.replace(_ANY_ROLE, _CLUSTER_ROLE) for step in steps)
     steps = _with_former_kind(_with_openshift(steps), kind)
     steps = _with_former_source(_with_namespace_of_rukpak(steps), kind)
     steps = _with_own_catalogs_of_openshift(steps, kind)
@@ -70,8 +79,8 @@ def _with_former_kind(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
 
 _RUKPAK = re.compile(r"^\$ .*-n rukpak-system\b")
 _OTHER_NAMESPACE = (
-    "Where rukpak runs in another namespace, as on OpenShift (openshift-platform-operators), name "
-    "that one."
+    "Where rukpak runs in another namespace, name that one. On OpenShift it is openshift-rukpak, "
+    "and in the first releases with platform operators openshift-platform-operators."
 )
 
 

@@ -505,7 +505,7 @@ def test_commands_in_the_namespace_of_rukpak_are_followed_by_that_of_openshift()
         if "-n rukpak-system" in step
     ]
     assert followed
-    assert all(any("openshift-platform-operators" in step for step in rest) for rest in followed)
+    assert all(any("openshift-rukpak" in step for step in rest) for rest in followed)
 
 
 @pytest.mark.parametrize(
