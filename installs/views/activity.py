@@ -16,7 +16,7 @@ from catalogs.install_methods import InstallMethod
 from installs.actions.plan_changes import installed_bundle
 from installs.actions.upgrade_route import UpgradeProgress, progress_on
 from installs.diagnosis.knowledge import finding_for
-from installs.models import Action, Operator
+from installs.models import Action, Health, Operator
 from installs.presenters.diagnosis import NextStep, chain, next_steps, remedy_steps
 from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
@@ -201,6 +201,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "final": final,
         "operator": operator,
         "next_steps": _next_steps(request.user, operators, progress, acts=acts),
+        "awaits_plan": operator is not None and operator.health == Health.HEALTHY,
         "next_approval": latest.verb == Action.Verb.APPROVE,
         "progress": progress,
         "readiness": readiness_verdict(report) if report else "",

@@ -133,6 +133,11 @@ def test_approvals_continue_the_route_of_the_installation(
     assert f"{sentence} 1.5.0." not in assert_page(client.get(operator)).text
     subscribed = sentence.replace("1 of 3", "2 of 3")
     assert f"{subscribed} 1.5.0." in assert_page(client.get(operator)).text
+    waiting = "Waiting for OLM to create the next InstallPlan."
+    address = f"/activity/actions/{install.pk}"
+    assert waiting not in assert_page(client.get(address)).text
+    Operator.objects.update(health="Healthy")
+    assert f"{subscribed} 1.5.0. {waiting}" in assert_page(client.get(address)).text
 
     Operator.objects.update(details={"installed_csv": ROUTE[-1], "current_csv": ROUTE[-1]})
     assert "steps done" not in assert_page(client.get(operator)).text
