@@ -595,7 +595,15 @@ def _constraints(text: str) -> list[str]:
         if match["end"]:
             parts.append(text[start : match.start()])
             start = match.end()
-    return _with_choices([*parts, text[start:]])
+    return _with_subscriptions(_with_choices([*parts, text[start:]]))
+
+
+def _with_subscriptions(parts: Sequence[str]) -> list[str]:
+    """The constraints; those that "originate from" one package with what Subscriptions require."""
+    asked = [part for part in parts if part.startswith("subscription ") and " requires " in part]
+    return [
+        ", ".join((part, *asked)) if " originate from package " in part else part for part in parts
+    ]
 
 
 def _with_choices(parts: Sequence[str]) -> list[str]:

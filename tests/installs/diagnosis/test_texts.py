@@ -69,3 +69,18 @@ def test_an_installed_kind_that_kubernetes_removed_leads_to_the_record_of_the_re
     assert finding is not None
     assert "kubectl get secrets -A -l owner=helm,name=loki" in finding.remedy
     assert not finding.retryable
+
+
+@pytest.mark.parametrize("kind", ["InstallPlan", "Subscription"])
+@pytest.mark.parametrize("reason", ["InstallCheckFailed", "InstallComponentFailed"])
+def test_the_pod_of_a_job_that_took_too_long_is_gone(kind: str, reason: str) -> None:
+    finding = classify(
+        "Bundle unpacking failed. Reason: DeadlineExceeded, and Message: "
+        "Job was active longer than specified deadline",
+        kind=kind,
+        reason=reason,
+    )
+    assert finding is not None
+    assert "lets the InstallPlan fail" in finding.cause
+    assert "The pod itself is deleted at the deadline" in finding.remedy[0]
+    assert not [step for step in finding.remedy if "get jobs,pods" in step]
