@@ -274,7 +274,7 @@ def test_the_table_of_operators_fits_an_administrators_room_in_every_order(new_p
 # What the demo's longest pages take at most on a phone, in pixels.
 LONGEST = {
     "operators": 6000,
-    "operators-all": 3700,
+    "operators-all": 3800,
     "crds": 3300,
     "compare": 1500,
     "cluster": 1500,
