@@ -2,8 +2,8 @@
 
 A link leads to a form whose defaults have no known hindrance. The forms are found by planning each
 install, in many queries, and depend on rows of the cluster and of its catalogs alone, so they are
-kept in memory while these have their revisions. The user's rights on the cluster are read for each
-page.
+kept in memory until the revision of the cluster or of a catalog changes. The user's rights on the
+cluster are read for each page.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

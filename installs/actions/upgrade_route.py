@@ -1,7 +1,8 @@
 """The route of an upgrade in several steps: recorded with the actions that begin and continue it,
 shown with the number of steps done. Makes no request.
 
-A route lists the bundles from the installed one, empty for an install, to the last.
+A route is a list of bundle names: the installed bundle (empty for an install), then the target of
+each step.
 """
 
 from collections.abc import Sequence

@@ -600,9 +600,9 @@ def _constraints(text: str) -> list[str]:
 
 def _with_subscriptions(parts: Sequence[str]) -> list[str]:
     """The constraints; those that "originate from" one package with what Subscriptions require."""
-    asked = [part for part in parts if part.startswith("subscription ") and " requires " in part]
+    required = [part for part in parts if part.startswith("subscription ") and " requires " in part]
     return [
-        ", ".join((part, *asked)) if " originate from package " in part else part for part in parts
+        ", ".join((part, *required)) if " originate from package " in part else part for part in parts
     ]
 
 

@@ -30,9 +30,9 @@ Row = TypeVar("Row", bound=Model)
 def get_operator(cluster: str, kind: str, namespace: str, name: str) -> Operator:
     """The operator, with its cluster; one query. NO_NAMESPACE stands for none.
 
-    It comes with `same_cause`, how many others that need attention have its finding, with
-    `open_action_id`, the newest unfinished action on it, None without one, and with `route`, the
-    newest recorded one of its package in its namespace.
+    Annotations: `same_cause`, the number of other operators that need attention for the same
+    finding; `open_action_id`, of its newest unfinished action or None; `route`, the newest recorded
+    route of its package in its namespace.
     """
     actions = Action.objects.filter(
         cluster=OuterRef("cluster"),

@@ -427,7 +427,7 @@ def _of_many(cause: str) -> str:
 
 def cause_remedies(findings: Iterable[tuple[str, Finding | None]]) -> tuple[CauseRemedy, ...]:
     """The remedies for operators with findings of the same cause, given with their names; that of
-    most operators first. Remedies with the same steps are one, unless a command lacks a name."""
+    most operators first. Equal remedies are merged, unless a command lacks a name."""
     alike: dict[tuple[Any, ...], list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
     for name, finding in findings:
         if finding is not None:

@@ -58,8 +58,8 @@ def test_a_failed_install_tells_cause_and_remedy_is_grouped_by_cause_and_can_be_
     find_and_open(page, "Tenant Demo")
     page.get_by_role("link", name="Install", exact=True).click()
     page.get_by_role("radio", name="PlatformOperator").check()
-    told = "PlatformOperators need install mode AllNamespaces; this bundle supports"
-    expect(page.get_by_role("main")).to_contain_text(told)
+    warning = "PlatformOperators need install mode AllNamespaces; this bundle supports"
+    expect(page.get_by_role("main")).to_contain_text(warning)
     steps.review_and_confirm(page)
     steps.follow_to(page, "Failed")
 

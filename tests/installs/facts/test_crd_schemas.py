@@ -151,10 +151,10 @@ def test_a_crd_that_is_nested_too_deep_is_stored_as_deep_as_it_is_compared(
     document = json.dumps(crd).replace('"SCHEMA"', schema).encode()
     get = client.get
 
-    def answer(resource: Any, version: str, asked: str) -> Any:
-        if asked == name:
+    def answer(resource: Any, version: str, crd: str) -> Any:
+        if crd == name:
             return decoded(msgspec.json.decode, document)
-        return get(resource, version, asked)
+        return get(resource, version, crd)
 
     monkeypatch.setattr(client, "get", answer)
     assert refresh_schemas(prod, client) == 1 + len(others)
