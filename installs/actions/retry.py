@@ -27,7 +27,8 @@ from installs.actions.plan_changes import (
     plan_for,
     targets_of,
 )
-from installs.diagnosis.knowledge import by_id, fill_steps
+from installs.diagnosis.knowledge import by_id
+from installs.diagnosis.remedies import fill_steps
 from installs.methods import METHODS
 from installs.methods.base import manifest_of
 from installs.models import NEEDS_ATTENTION, Action, Component, Operator

@@ -18,7 +18,8 @@ from catalogs.contents.report import Kinds, UsedImage, Webhook
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
 from installs.diagnosis.aggregated import Explanation
-from installs.diagnosis.knowledge import Finding, plain_remedy
+from installs.diagnosis.knowledge import Finding
+from installs.diagnosis.remedies import plain_remedy
 from installs.diagnosis.types import LINK_STATES
 from installs.facts.bundle_contents import CrdHere, Need
 from installs.models import (

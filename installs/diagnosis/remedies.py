@@ -1,11 +1,16 @@
-"""What every remedy of a kind needs: names on OpenShift and in earlier releases, and the way to
-another version.
+"""Steps of remedies: what every remedy of a kind needs (names on OpenShift and in earlier releases,
+the way to another version), and the values that are filled into the texts of findings.
 
-Steps are those of the knowledge base, before their values are filled in; commands start with `$ `.
+Steps are those of the knowledge base; until their values are filled in, commands start with `$ `.
+
+Values filled into texts come from status messages and are untrusted. A command gets only values
+that are surely a name, a kind or an image reference; others leave a `<placeholder>`, for which
+pages leave the command out and `plain_remedy` says what to put there. In a sentence a value is cut
+and made one line; without one the placeholder stands in capitals.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 # The namespace of OLM v1 in upstream's manifests, which commands name, and OpenShift's two by the
@@ -176,3 +181,118 @@ def _with_way_past_plan(steps: tuple[str, ...]) -> tuple[str, ...]:
 def replaces_plan(steps: Iterable[str]) -> bool:
     """Whether the remedy deletes the InstallPlan, so that there is none to try again."""
     return any(_REPLACES_PLAN.search(step) for step in steps)
+
+
+# -- values of texts -------------------------------------------------------------------------------
+
+PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_LEFT = re.compile(r"<([a-z][a-z-]*)>")  # a placeholder for which there was no value
+# What the placeholders stand for whose names don't say it.
+_STANDS_FOR = {
+    "name": "name of the object",
+    "kind": "kind of the object",
+    "namespace": "namespace",
+    "og": "OperatorGroup",
+    "sa": "ServiceAccount",
+    "sa-namespace": "namespace of the ServiceAccount",
+    "csv": "ClusterServiceVersion",
+    "crd": "CustomResourceDefinition",
+    "apiservice": "APIService",
+    "plan": "InstallPlan",
+    "catalog-name": "name of the catalog",
+    "catalog-namespace": "namespace of the catalog",
+    "keep": "operator that shall stay",
+    "release": "name of the Helm release",
+    "res": "resource",
+}
+SUBJECT_NAMES = ("name", "namespace", "kind", "package")
+_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_SENTENCE_LIMIT = 200
+# Indented lines and items of a list go on with the line before, as after a colon.
+_NEXT_ERROR = re.compile(r"(?<=[^\s:;,])\n(?=[^\s*-])")
+# These options are left out for objects without a namespace and requests without a subresource; a
+# question about a permission is for all namespaces then.
+_OPTION = re.compile(r" (?:-n \{(object_namespace|namespace)|--subresource=\{(subresource))\}")
+_ASKS_PERMISSION = "kubectl auth can-i "
+
+
+def is_command(step: str) -> bool:
+    """Whether a step of a remedy is a command to copy, not a sentence to read."""
+    return step.startswith(("kubectl ", "oc "))
+
+
+def is_filled(step: str) -> bool:
+    """Whether the values had a name for everything that a command of a remedy needs."""
+    return not _LEFT.search(step)
+
+
+def plain_remedy(remedy: Sequence[str]) -> list[str]:
+    """The lines of a remedy for programs and terminals: where a command lacks a name, the word for
+    it is in capitals, and a last sentence says what to put there.
+    """
+    left = dict.fromkeys(
+        name for line in remedy if is_command(line) for name in _LEFT.findall(line)
+    )
+    lines = [
+        _LEFT.sub(lambda match: _in_capitals(match[1]), line) if is_command(line) else line
+        for line in remedy
+    ]
+    if left:
+        stand = (f"{_in_capitals(name)} stands for the {_words(name)}" for name in left)
+        lines.append(f"In these commands {', '.join(stand)}.")
+    return lines
+
+
+def _words(placeholder: str) -> str:
+    return _STANDS_FOR.get(placeholder, placeholder.replace("-", " "))
+
+
+def _in_capitals(placeholder: str) -> str:
+    return placeholder.replace("-", "_").upper()
+
+
+def fill_command(template: str, values: Mapping[str, str]) -> str:
+    """The command with all values filled in that are safe in a shell."""
+
+    def option(match: re.Match[str]) -> str:
+        if values.get(match[1] or match[2]) != "":
+            return match[0]
+        return " -A" if match[1] and template.startswith(_ASKS_PERMISSION) else ""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        text = values.get(name, "")
+        allowed = _KIND if name.endswith("kind") else _NAME
+        if allowed.fullmatch(text):
+            return text.lower() if allowed is _KIND else text
+        return f"<{name.removeprefix('object_').replace('_', '-')}>"
+
+    return PLACEHOLDER.sub(value, _OPTION.sub(option, template))
+
+
+def fill_sentence(template: str, values: Mapping[str, str]) -> str:
+    """The sentence with values as plain text: one line, at most 200 characters each.
+
+    Errors that are joined line by line stay apart, by semicolons.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        text = _NEXT_ERROR.sub("; ", values.get(match[1], ""))
+        text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+        if not text:
+            return _in_capitals(match[1].removeprefix("object_"))
+        if template.startswith(".", match.end()):  # the sentence has a full stop of its own
+            text = text.rstrip(".")
+        return text if len(text) <= _SENTENCE_LIMIT else f"{text[:_SENTENCE_LIMIT]}…"
+
+    return PLACEHOLDER.sub(value, template)
+
+
+def fill_steps(templates: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        fill_command(step.removeprefix("$ "), values)
+        if step.startswith("$ ")
+        else fill_sentence(step, values)
+        for step in templates
+    )

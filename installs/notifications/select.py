@@ -22,7 +22,8 @@ from django.conf import settings
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from installs.diagnosis.knowledge import finding_for, plain_remedy
+from installs.diagnosis.knowledge import finding_for
+from installs.diagnosis.remedies import plain_remedy
 from installs.models import NEEDS_ATTENTION, Health, Notification, Operator, Transition
 from installs.notifications.formats import DELETED, Alert, ChangeBody, FindingBody
 from olmweb.clusters import NOT_CONFIGURED

@@ -9,7 +9,8 @@ from django.urls import reverse
 
 from catalogs.models import Catalog
 from installs.actions.alternatives import alternatives
-from installs.diagnosis.knowledge import Finding, is_command, is_filled
+from installs.diagnosis.knowledge import Finding
+from installs.diagnosis.remedies import is_command, is_filled
 from installs.diagnosis.types import ChainLink
 from installs.models import NEEDS_ATTENTION, Component, Health, Operator
 from installs.presenters.object_details import Fact, facts_of

@@ -24,16 +24,9 @@ from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
-from installs.diagnosis.knowledge import (
-    Finding,
-    by_id,
-    finding_for,
-    is_command,
-    is_filled,
-    knowledge,
-    title_for,
-)
+from installs.diagnosis.knowledge import Finding, by_id, finding_for, knowledge, title_for
 from installs.diagnosis.notes import DAY, flaps, stuck
+from installs.diagnosis.remedies import is_command, is_filled
 from installs.methods import METHODS
 from installs.models import NEEDS_ATTENTION, Health, Operator, Transition
 from installs.queries import narrow, search

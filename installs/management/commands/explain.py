@@ -9,14 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from installs.diagnosis.catalog_pods import line_of_reason
-from installs.diagnosis.knowledge import (
-    Finding,
-    classify,
-    fingerprint,
-    is_command,
-    knowledge,
-    plain_remedy,
-)
+from installs.diagnosis.knowledge import Finding, classify, fingerprint, knowledge
+from installs.diagnosis.remedies import is_command, plain_remedy
 from installs.diagnosis.states import STATES, meanings
 
 FIELDS = ("title", "cause", "remedy", "retryable", "facts", "confidence", "note", "source")

@@ -9,20 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from installs.diagnosis.knowledge import (
-    PLACEHOLDER,
     STAGES,
-    SUBJECT_NAMES,
     TEXT_LIMIT,
     KnowledgeEntry,
     classify,
     find,
     finding_for,
     fingerprint,
-    is_command,
     knowledge,
-    plain_remedy,
     render,
 )
+from installs.diagnosis.remedies import PLACEHOLDER, SUBJECT_NAMES, is_command, plain_remedy
 
 # Samples that a more precise entry rightly takes, directly or inside a wrapper.
 TAKEN_BY = {

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from installs.diagnosis.knowledge import (
+from installs.diagnosis.knowledge import by_id, classify
+from installs.diagnosis.remedies import (
     PLACEHOLDER,
-    by_id,
-    classify,
     fill_command,
     fill_sentence,
     is_command,

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from installs.diagnosis.knowledge import is_command
+from installs.diagnosis.remedies import is_command
 from installs.facts.inventory import is_due
 from installs.models import Action, ClusterInventory, CopyReport, Transition
 from installs.queries.leftovers import RemovedOwner, leftovers_of, removed_owners
