@@ -106,6 +106,11 @@ class Readiness:
         counts = Counter(row.weight for row in self.rows)
         return {weight.value: counts[weight.value] for weight in Weight}
 
+    @property
+    def failing(self) -> bool:
+        """Whether the ClusterVersion says Failing=True."""
+        return any(row.code == "cluster-failing" for row in self.rows)
+
     def is_blocked_by(self, operators: Iterable[Operator]) -> bool:
         """Whether one of the operators blocks the next minor version."""
         blocking = {

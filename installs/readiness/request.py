@@ -115,16 +115,12 @@ def verdict(report: Readiness) -> str:
     blocks = report.counts[Weight.BLOCKS]
     if blocks:
         return f"{blocks} {'blocker' if blocks == 1 else 'blockers'} for {target}."
+    failing = " The cluster is failing, so an update may not complete." if report.failing else ""
     unknown = report.counts[Weight.UNKNOWN]
     if unknown:
         checks = "1 check is" if unknown == 1 else f"{unknown} checks are"
-        return f"No known blocker for {target}; {checks} incomplete.{_failing(report)}"
-    return f"No blocker for {target}.{_failing(report)}"
-
-
-def _failing(report: Readiness) -> str:
-    failing = any(row.code == "cluster-failing" for row in report.rows)
-    return " The cluster is failing, so an update may not complete." if failing else ""
+        return f"No known blocker for {target}; {checks} incomplete.{failing}"
+    return f"No blocker for {target}.{failing}"
 
 
 def markdown(reports: Iterable[Readiness], request: ReadinessRequest) -> Iterator[str]:

@@ -171,7 +171,7 @@ def _tone(readiness: Readiness) -> str:
         else "unknown"
         if readiness.counts["unknown"]
         else "failing"
-        if any(row.code == "cluster-failing" for row in readiness.rows)
+        if readiness.failing
         else "ok"
     )
 
