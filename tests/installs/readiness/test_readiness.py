@@ -269,6 +269,7 @@ def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) ->
     text = assert_page(reader.get("/readiness/")).text
     assert "Failing No blocker for OpenShift 4.17. The cluster is failing, so an update" in text
     assert "Ready No blocker" not in text
+    assert "Failing The cluster is failing ClusterVersion version says Failing=True" in text
 
 
 def test_a_message_that_names_no_operator_promises_no_rows(prod: Cluster) -> None:
