@@ -35,7 +35,7 @@ def completed(
     at the cluster scope."""
     if clusterwide:
         steps = tuple(step.replace(_ANY_ROLE, _CLUSTER_ROLE) for step in steps)
-    steps = _with_former_kind(_with_openshift(steps), kind)
+    steps = _with_former_kind(_with_own_revisions(_with_openshift(steps), kind), kind)
     steps = _with_former_source(_with_namespace_of_rukpak(steps), kind)
     steps = _with_own_catalogs_of_openshift(steps, kind)
     if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
@@ -64,6 +64,33 @@ def _with_openshift(steps: tuple[str, ...]) -> tuple[str, ...]:
         )
     verb, place = ("use", "") if option else ("write", f" in place of {_UPSTREAM}")
     return (*steps[: at[-1] + 1], f"On OpenShift {verb} {options}{place}.", *steps[at[-1] + 1 :])
+
+
+_ALL_REVISIONS = re.compile(
+    r"\$ kubectl get clusterobjectsets((?: -o \S+| --show-managed-fields)*)"
+)
+_ALL_EXTENSIONS = "$ kubectl get clusterextensions -o "
+_OWN_EXTENSION = "$ kubectl get clusterextension {name} -o "
+_OWN_REVISIONS = {
+    "ClusterObjectSet": "$ kubectl get clusterobjectset {name}",
+    "ClusterExtension": (
+        "$ kubectl get clusterobjectsets -l olm.operatorframework.io/owner-name={name}"
+    ),
+}
+
+
+def _with_own_revisions(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    """The steps, whose commands show of all revisions and ClusterExtensions only those that an
+    object of `kind` is or has."""
+    if kind not in _OWN_REVISIONS:
+        return steps
+    if kind == "ClusterExtension":
+        steps = tuple(step.replace(_ALL_EXTENSIONS, _OWN_EXTENSION) for step in steps)
+    found = [_ALL_REVISIONS.fullmatch(step) for step in steps]
+    return tuple(
+        f"{_OWN_REVISIONS[kind]}{match[1]}" if match else step
+        for step, match in zip(steps, found, strict=True)
+    )
 
 
 _REVISIONS = re.compile(r"^\$ .*\bclusterobjectsets?\b")
