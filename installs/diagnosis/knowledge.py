@@ -32,7 +32,7 @@ STAGES = {
     "convert": ("convert_modes", "convert_bundle"),
     "unpack": (
         *("unpack_sources", "unpack_rukpak"),
-        *("unpack_catalog", "unpack_network", "unpack_image"),
+        *("unpack_catalog", "unpack_network", "unpack_image", "unpack_layers"),
         *("unpack_jobs", "unpack_bundle"),
     ),
     "resolve": ("resolve_catalogd", "resolve_v1", "resolve_v0"),

@@ -37,7 +37,7 @@ def completed(
         steps = tuple(step.replace(_ANY_ROLE, _CLUSTER_ROLE) for step in steps)
     steps = _with_former_kind(_with_own_revisions(_with_openshift(steps), kind), kind)
     steps = _with_former_source(_with_namespace_of_rukpak(steps), kind)
-    steps = _with_own_catalogs_of_openshift(steps, kind)
+    steps = _with_own_catalogs_of_openshift(_with_own_bundle_deployment(steps, kind), kind)
     if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
         return _with_way_past_plan(steps)
     return _with_way_to_versions(steps) if kind == "PlatformOperator" else steps
@@ -137,6 +137,18 @@ def _with_former_source(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
         return steps
     at = [number for number, step in enumerate(steps) if _SOURCE.search(step)]
     return (*steps[: at[-1] + 1], _FORMER_SOURCE, *steps[at[-1] + 1 :]) if at else steps
+
+
+# A PlatformOperator's BundleDeployment has its name; a Bundle's has another one.
+_ARE_BUNDLE_DEPLOYMENTS = ("BundleDeployment", "PlatformOperator")
+
+
+def _with_own_bundle_deployment(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    """The steps, with the name of the BundleDeployment in place of a list where it is known."""
+    if kind not in _ARE_BUNDLE_DEPLOYMENTS:
+        return steps
+    listed, own = "$ kubectl get bundledeployments -o ", "$ kubectl get bundledeployment {name} -o "
+    return tuple(step.replace(listed, own) for step in steps)
 
 
 _EDITS_CATALOG = re.compile(r"^\$ kubectl (?:-n \S+ )?edit (?:clustercatalog|catalogsource)\b")
