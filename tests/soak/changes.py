@@ -12,16 +12,15 @@ from tests.worlds.fbc import jsonl, package
 
 # No other part of the soak touches them.
 OBJECTS = ("etcd", "ingress", "network", "service-ca", "storage")
-PAUSE_SECONDS = 0.2  # between two clusters, whose OBJECTS all change
 CATALOGS = ("changing-0", "changing-1")
 CATALOG_SECONDS = 4.0
 
 
 class Changes:
-    """Objects of one cluster after the other change, and catalogs of files, which a worker is
-    requested to read, until `stop`."""
+    """All OBJECTS of one cluster after the other change, `rate` objects a second, and catalogs of
+    files, which a worker is requested to read, until `stop`."""
 
-    def __init__(self, product: Stack, fleet: Fleet, api: Api) -> None:
+    def __init__(self, product: Stack, fleet: Fleet, api: Api, rate: float) -> None:
         self._fleet, self._api = fleet, api
         self._files = {slug: product.folder / f"{slug}.json" for slug in CATALOGS}
         for slug, path in self._files.items():
@@ -31,7 +30,7 @@ class Changes:
         self._errors: list[Exception] = []
         self._threads = [
             threading.Thread(target=self._repeat, args=arguments, daemon=True)
-            for arguments in ((self._touch, PAUSE_SECONDS), (self._publish, CATALOG_SECONDS))
+            for arguments in ((self._touch, len(OBJECTS) / rate), (self._publish, CATALOG_SECONDS))
         ]
         for thread in self._threads:
             thread.start()

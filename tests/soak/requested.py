@@ -164,7 +164,7 @@ class Requests:
                     self.outcomes[key] = f"{row['state']}: {row['outcome']}"
                 return
             time.sleep(ASK_SECONDS)
-        raise TimeoutError(f"action {action} has not ended: {self.states[key]}")
+        raise TimeoutError(f"action {action} has not ended: {json.dumps(row)}")
 
 
 def _is_awaited(name: str, rows: list[dict[str, Any]]) -> bool:

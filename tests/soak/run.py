@@ -31,7 +31,14 @@ from tests.soak.changes import Changes
 from tests.soak.fleet import Fleet
 from tests.soak.followers import Followers, PageReader, StreamReader, broken_histories, read_log
 from tests.soak.requested import Api, Requests
-from tests.soak.stack import DEFAULT_SHARES, Stack, remove_groups, stack, start_process
+from tests.soak.stack import (
+    DEFAULT_SHARES,
+    Stack,
+    client_group,
+    remove_groups,
+    stack,
+    start_process,
+)
 
 PASSWORD = "only for this measurement"
 PAGE = "/cluster-operators/"  # what stays open
@@ -61,7 +68,7 @@ class Size:
     clusters: int
     pages: int  # open at once
     load_seconds: float  # 0: no load
-    changes: float  # in all clusters together, a second
+    changes: float  # of objects in all clusters together, a second
     each: int  # actions of a cluster
     events: int  # recorded during the faults, at least
     between: float  # seconds from the end of one fault to the next
@@ -71,7 +78,7 @@ class Size:
 
 
 FULL = Size(50, 200, 40, 10, 20, 10_000, 4, 100, 25, 60)
-SHORT = Size(3, 0, 0, 4, 6, 1_500, 1, 0, 15, 8)
+SHORT = Size(3, 0, 0, 25, 6, 1_500, 1, 0, 15, 8)
 
 
 def soak(size: Size) -> list[dict[str, Any]]:
@@ -90,7 +97,7 @@ def soak(size: Size) -> list[dict[str, Any]]:
         requests = Requests(api, fleet.names, size.each)
         requests.choose()
         followers = Followers([StreamReader(product.urls, token), PageReader(api)])
-        changes = Changes(product, fleet, api)
+        changes = Changes(product, fleet, api, size.changes)
         return rows + _chaos(product, fleet, size, requests, changes, followers)
 
 
@@ -128,6 +135,7 @@ def _load(product: Stack, fleet: Fleet, size: Size) -> list[dict[str, Any]]:
             exits.enter_context(_meanwhile(sync, 0))
         else:
             _say("no catalog syncs: the catalog that tests/bench/bench_sync.py names is missing")
+        exits.enter_context(client_group())
         end = time.monotonic() + size.load_seconds
         for page in itertools.cycle(PAGES):
             if time.monotonic() > end:
