@@ -7,11 +7,11 @@ from typing import Any
 from celery import Celery
 from celery.signals import heartbeat_sent, setup_logging, worker_ready, worker_shutting_down
 
-from olmweb.runtime.worker import Every, limit_stop, request_stop, touch_heartbeat
+from olmweb.runtime.worker import Broker, Every, limit_stop, request_stop, touch_heartbeat
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "olmweb.settings")
 
-app = Celery("olmweb")
+app = Celery("olmweb", amqp=Broker)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.beat_scheduler = "olmweb.runtime.beat:LeaderScheduler"
 app.autodiscover_tasks(["catalogs", "installs", "olmweb"])

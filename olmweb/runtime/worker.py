@@ -1,5 +1,5 @@
-"""Celery's worker and beat: the request to stop, the heartbeat file, and schedules that survive a
-clock set back.
+"""Celery's worker and beat: the request to stop, the heartbeat file, the way back to a broker that
+was away, and schedules that survive a clock set back.
 
 Celery's own beat compares dates and looks only at the entry that is next by them: after a jump back
 by an hour nothing would be due for an hour, and nobody would take over a killed worker's clusters.
@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from celery import current_app
+from celery.app.amqp import AMQP
 from celery.beat import Scheduler
 from celery.schedules import schedule
+from kombu import Connection
 from kombu.exceptions import OperationalError as BrokerError
 
 # A worker that stops waits for its tasks. Those of a prefork pool run in other processes, so the
@@ -48,6 +50,26 @@ def limit_stop(seconds: float) -> None:
     timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGQUIT))
     timer.daemon = True
     timer.start()
+
+
+class SteadyConnection(Connection):
+    """Tries a broker that is away again every RECONNECT_SECONDS.
+
+    A worker of Celery waits two seconds longer each time, up to 30, and would stand still for that
+    long when the broker is back. No setting changes it.
+    """
+
+    RECONNECT_SECONDS = 2
+
+    def ensure_connection(self, *args: Any, **options: Any) -> Any:
+        options.setdefault("interval_max", self.RECONNECT_SECONDS)
+        return super().ensure_connection(*args, **options)
+
+
+class Broker(AMQP):
+    """For the parameter `amqp` of the Celery application."""
+
+    Connection = SteadyConnection
 
 
 def broker_answers() -> bool:

@@ -23,7 +23,7 @@ from olmweb.errors import Outage
 from olmweb.runtime.cache import TolerantRedisCache
 from tests.conftest import need
 from tests.factories import make_cluster, make_operator
-from tests.services import RedisServer
+from tests.services import RedisServer, free_port
 
 EXPLOITED: list[str] = []
 
@@ -213,3 +213,24 @@ def test_the_page_of_an_operator_is_shown_without_redis(
     assert len(sent) == 1
     assert isinstance(caches["default"], TolerantRedisCache)
     assert AccessAnswer.objects.count() == 0
+
+
+def test_a_worker_looks_for_its_broker_every_two_seconds_without_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Enough(Exception):
+        pass
+
+    waits: list[float] = []
+
+    def on_error(error: Exception, seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 150:
+            raise Enough
+
+    monkeypatch.setattr("kombu.utils.functional.sleep", lambda _: None)
+    tries = celery_app.conf.broker_connection_max_retries
+    nobody = f"redis://127.0.0.1:{free_port()}/0"
+    with celery_app.connection_for_read(nobody) as connection, pytest.raises(Enough):
+        connection.ensure_connection(on_error, tries)  # as celery.worker.consumer calls it
+    assert set(waits) == {2}
