@@ -86,6 +86,7 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
             "No operator needs this change any more.", code="none-selected"
         )
     if not is_post:
+        context["reviews"] = bool(context["ticked_count"])  # at once, where scripts run
         return show_form(request, "bulk_change", context)
     try:
         return _review(request, change, cluster, rows, hashed, context)

@@ -4,6 +4,7 @@ CustomResourceDefinitions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -11,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from catalogs.queries import read_states
+from installs.actions.bulk_changes import BulkChange, changes_for
 from installs.actions.requests import waiting_for
 from installs.models import CRDState, Operator
 from installs.presenters.diagnosis import RemedyStep, remedy_steps
@@ -20,6 +22,7 @@ from installs.queries import overview as queries
 from installs.queries.changes import FailureHistory, Trend, failure_history, recent, trend
 from installs.queries.first_steps import FirstSteps, first_steps
 from installs.queries.leftovers import removed_owners
+from installs.queries.operators import CauseGroup
 from installs.queries.watched_resources import watched_resources
 from installs.readiness.blockers import read_minor
 from installs.readiness.report import named_operators, unnamed_blockers
@@ -27,6 +30,7 @@ from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.clusters import get_cluster
+from olmweb.web.addresses import address
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import (
@@ -39,6 +43,13 @@ from olmweb.web.pages import (
 )
 from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
+
+CAUSES_SHOWN = 5  # on the overview of one cluster
+CHANGE_WORDS = {
+    BulkChange.MIGRATE: "Migrate to Subscriptions",
+    BulkChange.RETRY: "Retry all",
+    BulkChange.REMOVE: "Remove all",
+}
 
 
 class OverviewForm(FilterForm):
@@ -111,16 +122,19 @@ def overview(request: HttpRequest) -> HttpResponse:
         page = paginate(entries, read_page(request.GET, notices), PAGE_SIZE, notices)
     update = single.update if single else None
     named = named_operators(single.cluster, update) if single and update else []
+    # Visitors get the links, too: they lead to the sign-in.
+    acts = not request.user.is_authenticated or may_act(request.user)[0]
     context = {
         "page": page,
         "entries": entries,
         "notices": notices,
         "single": single,
+        "causes": _with_changes(single.causes[:CAUSES_SHOWN], acts=acts) if single else [],
+        "more_causes": single.causes[CAUSES_SHOWN:] if single else [],
         "following": _following(single),
         "named": named,
         "unnamed": unnamed_blockers(update, named) if update else [],
-        # Visitors get the links, too: they lead to the sign-in.
-        "acts": not request.user.is_authenticated or may_act(request.user)[0],
+        "acts": acts,
         "several": several,
         "recent": recent(shown) if shown else None,
         "trend": _trend(summaries, history),
@@ -134,6 +148,27 @@ def overview(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
         topics.append("requests")
     return render_live(request, "installs/overview.html", context, token=token, topics=topics)
+
+
+def _with_changes(causes: Sequence[CauseGroup], *, acts: bool) -> list[tuple[CauseGroup, str, str]]:
+    """The causes of one cluster, each with the words and the address of the first bulk change that
+    its remedy names, or with empty ones."""
+    rows = []
+    for cause in causes:
+        offered = [
+            (target, change)
+            for target in cause.targets
+            for change in changes_for(cause.finding, target.kind)
+            if acts
+        ]
+        words = url = ""
+        if offered:
+            target, change = offered[0]
+            query = {"cluster": target.cluster, "kind": target.kind, "finding": cause.id}
+            url = f"{address('installs:bulk-change')}?{urlencode(query | {'change': change})}"
+            words = CHANGE_WORDS[change]
+        rows.append((cause, words, url))
+    return rows
 
 
 def _following(entry: queries.ClusterOverview | None) -> str:

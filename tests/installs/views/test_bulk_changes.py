@@ -32,6 +32,7 @@ pytestmark = pytest.mark.django_db
 URL = "/operators/bulk-change"
 FINDING = "allnamespaces-required"
 OF = {"cluster": "prod", "kind": "PlatformOperator", "finding": FINDING}
+AT_ONCE = 'hx-trigger="load, submit"'
 SERVED = {"state": "served", "version": "v1alpha1"}
 
 
@@ -96,6 +97,28 @@ def test_a_cause_has_a_button_for_each_change_of_all_its_operators(
     assert "Migrate PlatformOperators to Subscriptions" in assert_page(client.get(link)).text
     client.force_login(bob)
     assert "Migrate" not in assert_page(client.get("/operators/?view=cause")).text
+
+
+def test_the_overview_leads_to_the_review_of_the_first_change_of_a_cause(
+    client: Client, failing: Cluster, olivia: Any, bob: Any
+) -> None:
+    client.force_login(olivia)
+    page = assert_page(client.get("/"))
+    assert "Migrate to Subscriptions with AllNamespaces" in page.text
+    link = next(link for link in page.links if "change=migrate" in link)
+    assert AT_ONCE in client.get(link).content.decode()
+    reviewed = client.post(URL, form("migrate", "acme"))
+    assert AT_ONCE not in reviewed.content.decode()
+    client.force_login(bob)
+    assert "Migrate" not in assert_page(client.get("/")).text
+
+
+def test_a_change_of_no_operator_is_not_reviewed_by_itself(
+    client: Client, failing: Cluster, olivia: Any
+) -> None:
+    Operator.objects.exclude(name="crane").delete()
+    client.force_login(olivia)
+    assert AT_ONCE not in client.get(URL, form("migrate")).content.decode()
 
 
 def test_a_cause_on_many_clusters_is_mended_on_those_with_most_operators_first(
