@@ -4,8 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 
+from catalogs.install_methods import InstallMethod
 from catalogs.models import Package
 from installs.diagnosis.approvals import Approval, approval
 from installs.models import (
@@ -165,15 +167,30 @@ def removed_operator(cluster: str, kind: str, namespace: str, name: str) -> Remo
     deletion = next((row for row in transitions if row.type == OBJECT), None)
     if deletion is None or deletion.to_status != "deleted":
         return None
-    states: dict[str, Transition] = {}
+    newest: dict[str, Transition] = {}
     for row in transitions:
-        if row.type != OBJECT and row.to_status and row.uid in ("", deletion.uid):
-            states.setdefault(row.type, row)
+        if row.type != OBJECT and row.uid in ("", deletion.uid):
+            newest.setdefault(row.type, row)
+    states = {name: row for name, row in newest.items() if row.to_status}  # not those that ended
     health = states.pop(HEALTH, None)
-    own = Action.objects.select_related("cluster", "user").filter(**where, path=kind)
-    actions = tuple(own.defer("stored_steps").order_by("-created_at", "-pk")[:ACTIONS_LIMIT])
+    acted = _actions_on(cluster, kind, namespace, name).select_related("cluster", "user")
+    actions = tuple(acted.defer("stored_steps").order_by("-created_at", "-pk")[:ACTIONS_LIMIT])
     removal = next((row for row in actions if _has_deleted(row, deletion)), None)
     return RemovedOperator(deletion, health, tuple(states.values()), transitions, actions, removal)
+
+
+def _actions_on(cluster: str, kind: str, namespace: str, name: str) -> QuerySet[Action]:
+    """The actions on an object. Those of a Subscription are also the approvals of InstallPlans for
+    its package, and the cleanup of what the package left, in its namespace."""
+    here = Action.objects.filter(cluster__name=cluster, namespace=namespace)
+    own = here.filter(path=kind, name=name)
+    if kind != InstallMethod.SUBSCRIPTION:
+        return own
+    package = own.exclude(package="").order_by("-pk").values("package")[:1]
+    wanted = Coalesce(Subquery(package), Value(name))
+    approvals = here.filter(verb=Action.Verb.APPROVE, package=wanted)
+    cleanups = here.filter(verb=Action.Verb.CLEAN_UP, path=kind, name=wanted)
+    return own | approvals | cleanups
 
 
 def _has_deleted(action: Action, deletion: Transition) -> bool:

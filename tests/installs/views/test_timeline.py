@@ -184,6 +184,39 @@ def test_a_removed_operator_keeps_its_page(client: Client, prod: Cluster, bob: A
     assert PAGE in changes.links
 
 
+def test_a_removed_operator_is_shown_without_conditions_that_ended(
+    reader: Client, prod: Cluster
+) -> None:
+    row = make_removed(prod)
+    make_transition(subject=row, type="Installed", from_status="False", to_status="", uid="u1",
+                    at=NOW - timedelta(minutes=15))  # fmt: skip
+    page = assert_page(reader.get(PAGE))
+    last = page.text[page.text.index("Last known state") : page.text.index("Timeline")]
+    assert "Failed Odd" in last
+    assert "Installed" not in last
+
+
+def test_a_removed_subscription_lists_its_approvals_and_its_cleanup(
+    reader: Client, prod: Cluster
+) -> None:
+    where = {"namespace": "apps", "state": "succeeded", "stored_steps": []}
+    row = make_operator(cluster=prod, kind="Subscription", namespace="apps", uid="u1")
+    make_transition(subject=row, type="Object", from_status="present", to_status="deleted",
+                    uid="u1", at=NOW)  # fmt: skip
+    name = row.name
+    Operator.objects.all().delete()
+    make_action(prod, name, path="Subscription", package="kettle", **where)
+    plans = {"kettle": "install-own", "tea": "install-other"}
+    for package, plan in plans.items():
+        make_action(prod, plan, verb="approve", path="InstallPlan", package=package,
+                    target=f"{package}.v1.2.0", **where)  # fmt: skip
+    make_action(prod, "kettle", verb="clean-up", path="Subscription", **where)
+    page = assert_page(reader.get(f"/operators/prod/Subscription/apps/{name}"))
+    assert "Approve kettle 1.2.0 (InstallPlan install-own)" in page.text
+    assert "Clean up kettle" in page.text
+    assert "install-other" not in page.text
+
+
 def test_actions_on_a_removed_operator_are_not_public(
     client: Client, prod: Cluster, bob: Any, settings: Any
 ) -> None:
