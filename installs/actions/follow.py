@@ -24,6 +24,7 @@ from installs.diagnosis.approvals import listing
 from installs.diagnosis.knowledge import finding_for
 from installs.methods.base import crds_with_objects
 from installs.models import Action, Component, Health, Operator
+from installs.queries.leftovers import PLATFORM_PREFIXES, SHARED_NAMESPACES
 from installs.state.full_sync import sync_cluster
 from installs.state.watch.scheduling import cluster_lease, pass_lease
 from olmweb.clusters import client_for
@@ -334,9 +335,12 @@ def _left_behind(action: Action) -> str:
     removed = Operator(**here, kind=action.path, name=action.name, package=action.package)
     names = [crd.name for crd in owned_crds(removed)]
     others = Operator.objects.filter(**here, kind=action.path).exclude(name=action.name)
-    groups = [] if others.exists() else list(Component.objects.filter(**here, kind="OperatorGroup"))
+    alone = action.namespace not in SHARED_NAMESPACES and not others.exists()
+    groups = list(Component.objects.filter(**here, kind="OperatorGroup")) if alone else []
     left = [crds_with_objects(names)] if names else []
     left += [f"OperatorGroup {group.name} in namespace {group.namespace}" for group in groups]
+    if groups and not action.namespace.startswith(PLATFORM_PREFIXES):
+        left.append(f"Namespace {action.namespace}")
     return f"Left on the cluster: {listing(left)}." if left else ""
 
 

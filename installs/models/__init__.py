@@ -4,6 +4,7 @@ from installs.models.actions import AccessAnswer as AccessAnswer
 from installs.models.actions import Action as Action
 from installs.models.actions import ActionBatch as ActionBatch
 from installs.models.actions import ActionKey as ActionKey
+from installs.models.actions import approval_title as approval_title
 from installs.models.history import CopyReport as CopyReport
 from installs.models.history import CrdCheck as CrdCheck
 from installs.models.history import Notification as Notification

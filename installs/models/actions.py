@@ -1,5 +1,6 @@
 """Actions that people request, single or in batches, and answers of access reviews."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -10,6 +11,16 @@ from django.utils import timezone
 from catalogs.models import Catalog
 from installs.models.steps import Apply, Step, from_json
 from olmweb.models import Cluster
+
+
+def approval_title(plan: str, csvs: Sequence[str]) -> str:
+    """Names the version that the InstallPlan carries, `Approve kettle 1.2.0 (InstallPlan
+    install-gnbql)`, or their number."""
+    if not csvs:
+        return f"Approve InstallPlan {plan}"
+    name, _, version = csvs[0].partition(".v")
+    carried = f"{name} {version}".strip() if len(csvs) == 1 else f"{len(csvs)} operators"
+    return f"Approve {carried} (InstallPlan {plan})"
 
 
 class ActionBatch(models.Model):
@@ -150,6 +161,13 @@ class Action(models.Model):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path} {self.name}: {self.state}"
+
+    @property
+    def title(self) -> str:
+        """What it does to which object, in words."""
+        if self.verb == self.Verb.APPROVE:
+            return approval_title(self.name, list(filter(None, self.target.split(","))))
+        return f"{self.get_verb_display()} {self.name}"
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import takewhile
 from typing import Any
 
 from django.db.models import Count, F, Max, Model, Q, QuerySet, Value
@@ -66,7 +65,7 @@ REQUESTS = Table(
     sorted_by="-requested",
     ties=("created_at", "pk"),
 )
-LATER_MOST = 20  # approvals that the page of an action lists
+LATER_MOST = 20  # later actions that the page of an action lists
 _ENDED = tuple(str(state) for state in Action.State if state not in Action.OPEN)
 
 
@@ -108,10 +107,10 @@ def object_of(action: Action) -> Operator | None:
     )
 
 
-def later_approvals(action: Action) -> list[Action]:
-    """The approvals of InstallPlans that continue the action, oldest first: those for its package
-    in its namespace until the operator was removed, at most the newest LATER_MOST; one query, none
-    for an action that no approval can continue."""
+def later_actions(action: Action) -> list[Action]:
+    """The actions that continue this one, oldest first: the approvals of InstallPlans for its
+    package in its namespace, and at last the removal of the operator, of the newest LATER_MOST; one
+    query, none for an action that nothing can continue."""
     continued = action.path in (InstallMethod.SUBSCRIPTION, INSTALL_PLANS.kind)
     if not (continued and action.package) or action.verb == Action.Verb.REMOVE:
         return []
@@ -122,8 +121,13 @@ def later_approvals(action: Action) -> list[Action]:
         verb__in=(Action.Verb.APPROVE, Action.Verb.REMOVE),
         pk__gt=action.pk,
     )
-    newest = list(rows.defer("stored_steps").order_by("-pk")[:LATER_MOST])
-    return list(takewhile(lambda row: row.verb == Action.Verb.APPROVE, reversed(newest)))
+    newest = rows.defer("stored_steps").order_by("-pk")[:LATER_MOST]
+    later = []
+    for row in reversed(newest):
+        later.append(row)
+        if row.verb == Action.Verb.REMOVE and row.state in (*Action.OPEN, Action.State.SUCCEEDED):
+            break
+    return later
 
 
 def recorded_routes(actions: QuerySet[Action]) -> QuerySet[Action]:
@@ -134,16 +138,16 @@ def recorded_routes(actions: QuerySet[Action]) -> QuerySet[Action]:
     return actions.filter(decisive, state__in=states).exclude(package="").order_by("-pk")
 
 
-def operators_of(action: Action, approvals: Sequence[Action] = ()) -> list[Operator]:
+def operators_of(action: Action, later: Sequence[Action] = ()) -> list[Operator]:
     """The operators that the action is about: that of its object, or the Subscriptions whose
-    versions its InstallPlan, or one of the approvals that continue it, contains; one query."""
+    versions its InstallPlan, or that of one of the `later` approvals, contains; one query."""
     if action.verb != Action.Verb.APPROVE:
         operator = object_of(action)
         return [operator] if operator else []
     rows = Operator.objects.select_related("cluster").filter(
         cluster=action.cluster_id, kind="Subscription", namespace=action.namespace
     )
-    bundles = {name for row in (action, *approvals) for name in row.target.split(",")} - {""}
+    bundles = {name for row in (action, *later) for name in row.target.split(",")} - {""}
     return [
         row
         for row in rows.order_by("name")

@@ -163,7 +163,7 @@ def finished_actions(user: User, since: datetime) -> list[Entry]:
             "own",
             row.finished_at or since,
             row.state,
-            f"{row.get_verb_display()} {row.name}",
+            row.title,
             reverse("installs:action", args=(row.pk,)),
             row.cluster.name,
             row.outcome,

@@ -161,21 +161,21 @@ def activity(request: HttpRequest) -> HttpResponse:
 def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     """One action: user, manifests, response of the cluster, outcome; live until it ended.
 
-    The approvals of InstallPlans that continue it are followed here, so the outcome is that of the
-    newest of them.
+    The approvals of InstallPlans and the removal that continue it are followed here, so the outcome
+    is that of the newest of them.
     """
     action = get_action(id)
-    approvals = queries.later_approvals(action)
-    latest = approvals[-1] if approvals else action
+    later = queries.later_actions(action)
+    latest = later[-1] if later else action
     ended, final = latest.state not in Action.OPEN, _is_final(latest)
     token = revision_token(
         final,
-        *((row.pk, row.state, row.sent_at, row.finished_at) for row in (action, *approvals)),
+        *((row.pk, row.state, row.sent_at, row.finished_at) for row in (action, *later)),
         cluster_revision(request, action.cluster.name),
     )
     if (answer := unchanged(request, token)) is not None:
         return answer
-    operators = queries.operators_of(action, approvals)
+    operators = queries.operators_of(action, later)
     operator = _decisive(latest, operators)
     links = []
     if operator is not None:
@@ -189,18 +189,20 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     finding = finding_for(latest.finding, facts, names, reason=reason)
     # An InstallPlan whose approval is under way still waits until the next sync.
     acts = may_act(request.user)[0] and not (latest.verb == Action.Verb.APPROVE and not ended)
-    was_blocker = any(row.of_blocker for row in (action, *approvals))
+    was_blocker = any(row.of_blocker for row in (action, *later))
     succeeded = latest.state == Action.State.SUCCEEDED
     report = readiness([action.cluster])[0] if was_blocker and succeeded else None
-    progress = _progress(action, approvals, operators)
+    progress = _progress(action, later, operators)
     context = {
         "action": action,
         "latest": latest,
-        "earlier": [*reversed(approvals[:-1]), action] if approvals else [],
+        "earlier": [*reversed(later[:-1]), action] if later else [],
         "ended": ended,
         "final": final,
         "operator": operator,
-        "next_steps": _next_steps(request.user, operators, progress, acts=acts),
+        "next_steps": (following := _next_steps(request.user, operators, progress, acts=acts)),
+        # An approval comes first.
+        "removes": acts and ended and len(following) == 1 and following[0][1] is None,
         "awaits_plan": operator is not None and operator.health == Health.HEALTHY,
         "next_approval": latest.verb == Action.Verb.APPROVE,
         "progress": progress,
@@ -225,7 +227,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
 
 def _is_final(latest: Action) -> bool:
     """Whether nothing that the page shows can change any more; `latest` is the newest of the action
-    and the approvals that continue it."""
+    and those that continue it."""
     if latest.state in Action.OPEN:
         return False
     goes_on = latest.state == Action.State.SUCCEEDED and latest.verb != Action.Verb.REMOVE
@@ -235,14 +237,14 @@ def _is_final(latest: Action) -> bool:
 
 
 def _progress(
-    action: Action, approvals: Sequence[Action], operators: Sequence[Operator]
+    action: Action, later: Sequence[Action], operators: Sequence[Operator]
 ) -> UpgradeProgress | None:
-    """How far the upgrade in several steps is that the action or one of its approvals recorded."""
-    latest = approvals[-1] if approvals else action
+    """How far the upgrade in several steps is that the action or a later approval recorded."""
+    latest = later[-1] if later else action
     going_on = latest.state in (*Action.OPEN, Action.State.SUCCEEDED)
     if len(operators) != 1 or not going_on:
         return None
-    routes = (row.route for row in (*reversed(approvals), action) if row.route)
+    routes = (row.route for row in (*reversed(later), action) if row.route)
     return progress_on(next(routes, None), installed_bundle(operators[0]))
 
 

@@ -19,7 +19,7 @@ from installs.actions.plan import Plan
 from installs.facts import inventory
 from installs.facts.configuration import read_values
 from installs.methods.configuration_fields import offered_fields, to_values
-from installs.models import Operator
+from installs.models import Operator, approval_title
 from installs.presenters.diagnosis import remedy_steps
 from installs.queries.leftovers import removed_owner
 from installs.queries.lookup import NO_NAMESPACE, get_install_plan, get_operator
@@ -61,6 +61,10 @@ class ConfigureForm(ConfigurationForm):
 class ApproveForm(ValuesForm):
     only = ValueField(300)
     continued = ValueField(20)  # id of the action on whose page the approval is requested
+
+
+class RemoveForm(ValuesForm):
+    continued = ValueField(20)  # as of ApproveForm
 
 
 @never_cache
@@ -182,7 +186,7 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
     form = ApproveForm(request.POST if request.method == "POST" else request.GET)
     only = form.cleaned_data["only"]
     context = {
-        "title": f"Approve {plan.name}",
+        "title": approval_title(plan.name, [change.csv for change in approval.carried]),
         "approval": approval,
         "only": only,
         "continued": form.cleaned_data["continued"],
@@ -209,7 +213,9 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
 def remove(
     request: HttpRequest, cluster: str, kind: str, namespace: str, name: str
 ) -> HttpResponse:
-    """Removes one operator: consequences, counts on request, confirmation, dry run."""
+    """Removes one operator: consequences, counts on request, confirmation, dry run. `continued` is
+    the id of the action on whose page the form is opened, which then shows the outcome."""
+    form = RemoveForm(request.POST if request.method == "POST" else request.GET)
     operator = get_operator(cluster, kind, namespace, name)
     plan = removal.plan_remove(operator, without_conversion=True)
     converted = removal.converted_crds(operator)
@@ -223,6 +229,7 @@ def remove(
         "keep_objects": remedy_steps(removal.keep_objects(converted)),
         "key": form_key(request),
         "reviewed": record.reviewed([plan], request.user, "remove"),
+        "continued": (continued := form.cleaned_data["continued"]),
     }
     if request.method != "POST":
         return show_form(request, "remove", context)
@@ -247,7 +254,7 @@ def remove(
     except OlmwebError as error:
         context["refusal"] = error
         return show_form(request, "remove", context, failed=True)
-    return follow_action(request, action)
+    return follow_action(request, action, continued)
 
 
 @never_cache

@@ -19,7 +19,7 @@ from installs.diagnosis.approvals import Approval
 from installs.methods.configuration_fields import form_problems
 from installs.models import Action, Component, Operator
 from installs.presenters.object_details import listed
-from installs.queries.activity import later_approvals
+from installs.queries.activity import later_actions
 from olmweb.accounts.roles import AnyUser
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
@@ -170,7 +170,7 @@ def follow_action(request: HttpRequest, action: Action, continued: str = "") -> 
     """Redirects to the page of the action, which may be an equal one of another user.
 
     `continued` is the id of the action on whose page it was requested: if that page lists it, it is
-    followed there. A request of htmx from that page gets its live part.
+    followed there. A request of htmx that replaces the live part of that page gets it.
     """
     if action.user is not None and action.user_id != request.user.pk:
         username = action.user.get_username()
@@ -181,14 +181,16 @@ def follow_action(request: HttpRequest, action: Action, continued: str = "") -> 
         return go_to(request, reverse("installs:action", args=[action.pk]))
     earlier = _continued_action(continued, action)
     address = reverse("installs:action", args=[(earlier or action).pk])
-    if earlier and wants_fragment(request) and request.htmx.current_url_abs_path == address:  # type: ignore[attr-defined]
+    htmx = request.htmx  # type: ignore[attr-defined]
+    lives = wants_fragment(request) and htmx.target == "live"
+    if earlier and lives and htmx.current_url_abs_path == address:
         return _see_other(f"{address}?rev=")  # a poll without a token
     return go_to(request, address)
 
 
-def _continued_action(pk: str, approval: Action) -> Action | None:
+def _continued_action(pk: str, action: Action) -> Action | None:
     earlier = Action.objects.filter(pk=pk).first() if pk.isdecimal() and len(pk) < 19 else None
-    return earlier if earlier and approval in later_approvals(earlier) else None
+    return earlier if earlier and action in later_actions(earlier) else None
 
 
 def go_to(request: HttpRequest, address: str) -> HttpResponse:

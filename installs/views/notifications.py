@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from installs.actions.requests import waiting_for
 from installs.models import Action
-from installs.queries.activity import later_approvals
+from installs.queries.activity import later_actions
 from installs.queries.notifications import (
     KINDS,
     LIMIT,
@@ -94,7 +94,7 @@ def bell(request: HttpRequest) -> HttpResponse:
     if not finished and request.GET.get("rev") == token:
         return HttpResponse(status=204)
     if finished and shown:
-        here = {shown, *_addresses_of_approvals(shown)}
+        here = {shown, *_addresses_of_later_actions(shown)}
         finished = [entry for entry in finished if entry.url not in here]
     actions = sum(entry.actions for entry in finished)
     well = sum(entry.succeeded for entry in finished)
@@ -113,7 +113,7 @@ def bell(request: HttpRequest) -> HttpResponse:
     return render(request, "installs/_bell.html", context)
 
 
-def _addresses_of_approvals(address: str) -> list[str]:
+def _addresses_of_later_actions(address: str) -> list[str]:
     """Of those that the page of an action at this address follows; none for another page."""
     try:
         page = resolve(address)
@@ -122,8 +122,8 @@ def _addresses_of_approvals(address: str) -> list[str]:
     action = None
     if page.view_name == "installs:action":
         action = Action.objects.filter(pk=page.kwargs["id"]).first()
-    approvals = later_approvals(action) if action else []
-    return [reverse("installs:action", args=(approval.pk,)) for approval in approvals]
+    later = later_actions(action) if action else []
+    return [reverse("installs:action", args=(row.pk,)) for row in later]
 
 
 def _entries(request: HttpRequest, since: datetime) -> list[Entry]:

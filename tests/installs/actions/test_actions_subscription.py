@@ -110,7 +110,8 @@ def test_from_install_over_approval_to_removal(
     assert sandbox.store.items("ClusterServiceVersion", NAMESPACE)[0] == []
     crds = CRDState.objects.filter(cluster=cluster, owner_name=f"{PACKAGE}.{NAMESPACE}")
     assert crds, "or the test says nothing"
-    for left in (*(crd.name for crd in crds), f"OperatorGroup {NAMESPACE} in namespace"):
+    group = f"OperatorGroup {NAMESPACE} in namespace {NAMESPACE}"
+    for left in (*(crd.name for crd in crds), f"{group} and Namespace {NAMESPACE}."):
         assert left in removed.outcome_hint
 
 

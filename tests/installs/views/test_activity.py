@@ -378,7 +378,7 @@ def test_an_approval_is_followed_on_the_page_where_it_was_requested(
     address = f"/installplans/prod/{grafana.namespace}/{grafana.details['plan']}/approve"
     sent = {"key": form.key, "reviewed": form.reviewed, "step": "confirm"}
 
-    here = POLL | {"HX-Current-URL": f"http://testserver{path}"}
+    here = POLL | {"HX-Current-URL": f"http://testserver{path}", "HX-Target": "live"}
     approved = client.post(address, sent | {"continued": str(action.pk)}, headers=here)
     assert (approved.status_code, approved["Location"]) == (303, f"{path}?rev=")
     approval = Action.objects.get(verb="approve")
@@ -387,7 +387,7 @@ def test_an_approval_is_followed_on_the_page_where_it_was_requested(
     assert "HX-Push-Url" not in followed
     assert "data-focus" in followed.content.decode(), "the outcome is the news"
     assert "data-live" in followed.content.decode()
-    assert f"Approve {approval.name} requested" in page.text
+    assert f"{approval.title} requested" in page.text
     assert "Before that Succeeded Install grafana" in page.text
     assert "Approve InstallPlan" not in page.text, "it is under way"
     assert "data-focus" not in client.get(path).content.decode()
@@ -445,6 +445,78 @@ def test_the_page_of_an_installation_is_final_after_its_last_approval(
     )  # fmt: skip
     approve("install-3", "grafana.v1.1.0", outcome="Of another installation.")
     assert "Of another installation" not in assert_page(client.get(path)).text
+
+
+def test_the_removal_on_the_page_of_an_action_is_followed_there(
+    client: Client, prod: Cluster, olivia: Any, bob: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "dry_run", lambda *_: DryRun(True, "would be accepted"))
+    grafana = make_subscription(prod, installed="1.0.0", current="1.0.0")
+    action = make_action(
+        prod, grafana.name, path="Subscription", namespace=grafana.namespace, state="succeeded",
+        package=grafana.package, finished_at=timezone.now(),
+    )  # fmt: skip
+    client.force_login(bob)
+    path = f"/activity/actions/{action.pk}"
+    assert "Remove grafana" not in assert_page(client.get(path)).text
+    client.force_login(olivia)
+    assert "Remove grafana" in assert_page(client.get(path)).text
+    address = f"/operators/prod/Subscription/{grafana.namespace}/grafana/remove"
+    assert f'hx-get="{address}?continued={action.pk}"' in client.get(path).content.decode()
+    opened = client.get(address, {"continued": action.pk}, headers=POLL)
+    assert "What will be deleted" in assert_fragment(opened).text
+    assert f'name="continued" value="{action.pk}"' in opened.content.decode()
+
+    sent = {name: opened.context[name] for name in ("key", "reviewed", "continued")}
+    here = POLL | {"HX-Current-URL": f"http://testserver{path}", "HX-Target": "form"}
+    unsure = client.post(address, sent, headers=here)
+    assert "Tick the box" in assert_fragment(unsure, 422).text
+    removed = client.post(address, sent | {"sure": "yes"}, headers=here)
+    assert removed["HX-Redirect"] == path
+    Action.objects.filter(verb="remove").update(
+        state="succeeded", outcome="Subscription grafana is removed.",
+        outcome_hint="Left on the cluster: Namespace apps.", finished_at=timezone.now(),
+    )  # fmt: skip
+    Operator.objects.all().delete()
+    page = assert_page(client.get(path))
+    assert "Succeeded Remove grafana requested" in page.text
+    assert "Left on the cluster: Namespace apps. View and clean up leftovers" in page.text
+    assert "Before that Succeeded Install grafana" in page.text
+    assert client.get(path).context["final"], "nothing changes any more"
+
+
+def test_a_removal_that_failed_ends_no_installation(
+    client: Client, prod: Cluster, olivia: Any
+) -> None:
+    grafana, action = make_waiting_installation(prod)
+    of = {"namespace": grafana.namespace, "package": grafana.package}
+    make_action(prod, "grafana", verb="remove", path="Subscription", state="refused", **of)
+    make_action(
+        prod, "install-1", verb="approve", path="InstallPlan", state="succeeded",
+        target="grafana.v1.0.0", **of,
+    )  # fmt: skip
+    client.force_login(olivia)
+    page = assert_page(client.get(f"/activity/actions/{action.pk}"))
+    assert "Succeeded Approve grafana 1.0.0 (InstallPlan install-1) requested" in page.text
+    assert "Refused Remove grafana" in page.text
+
+
+def test_an_approval_is_named_by_what_it_installs(reader: Client, prod: Cluster) -> None:
+    titles = {
+        "kettle.v1.2.0": "Approve kettle 1.2.0 (InstallPlan install-gnbql)",
+        "kettle": "Approve kettle (InstallPlan install-gnbql)",
+        "kettle.v1.2.0,tea.v1": "Approve 2 operators (InstallPlan install-gnbql)",
+        "": "Approve InstallPlan install-gnbql",
+    }
+    for target, title in titles.items():
+        action = make_action(
+            prod, "install-gnbql", verb="approve", path="InstallPlan", target=target,
+            state="succeeded",
+        )  # fmt: skip
+        page = assert_page(reader.get(f"/activity/actions/{action.pk}"))
+        assert f"<title>{title} ·" in reader.get(f"/activity/actions/{action.pk}").content.decode()
+        assert title in page.text
+        assert title in assert_page(reader.get("/activity/")).text
 
 
 def test_an_approval_that_the_page_would_not_list_is_followed_on_its_own(
