@@ -8,8 +8,8 @@ of their files; the first match wins. A `wrapper` only adds context: the text in
 except at their end. Matching is bounded in time by cutting the text.
 """
 
+import json
 import re
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -18,11 +18,14 @@ from typing import Literal
 
 import msgspec
 
+from installs.diagnosis.literals import required_literals
+from installs.diagnosis.parts import errors_of, parts_of, strip_prefixes
 from installs.diagnosis.remedies import (
     completed,
     fill_sentence,
     fill_steps,
     replaces_plan,
+    with_more_errors,
 )
 
 FOLDER = Path(__file__).resolve().parent.parent / "knowledge"
@@ -137,7 +140,9 @@ class Finding:
     `note` says what happens without action; `confidence` is high, medium or low; `source` names the
     lines of the controllers' code that write such a message; `instead` are the kinds with which the
     remedy says to install the package in place of this one. Texts are filled with `values` when
-    they are read, as a sync needs only ids and facts, thousands of times.
+    they are read, as a sync needs only ids and facts, thousands of times. `others` are those of
+    further errors that the message joins with this one; their causes and remedies follow in those
+    of this finding.
     """
 
     id: str
@@ -151,14 +156,29 @@ class Finding:
     note: str = ""
     instead: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
+    others: tuple["Finding", ...] = ()
 
     @property
     def cause(self) -> str:
-        return fill_sentence(self.cause_template, self.values)
+        cause = fill_sentence(self.cause_template, self.values)
+        if not self.others:
+            return cause
+        return f"{cause} The message names {self._errors} errors; the steps take them in turn."
 
     @property
     def remedy(self) -> tuple[str, ...]:
-        return fill_steps(self.remedy_templates, self.values)
+        steps = fill_steps(self.remedy_templates, self.values)
+        if not self.others:
+            return steps
+        errors = []
+        for other in self.others:
+            title = "" if other.title == self.title else f"{other.title}. "
+            errors.append((title + other.cause, other.remedy))
+        return with_more_errors(steps, errors, self._errors)
+
+    @property
+    def _errors(self) -> int:
+        return 1 + len(self.others) + int(self.facts.get(_LEFT_OUT, "0"))
 
 
 @cache
@@ -235,11 +255,29 @@ _PLAN_DENIED = (
 )
 # What a conflict is about when OLM writes the status of a plan, which is no step of the plan.
 _PLANS = "installplans.operators.coreos.com"
+# Facts of a message that joins several errors: a JSON list of those that the entry is not of, and
+# how many of them it leaves out.
+_OTHERS, _LEFT_OUT = "other_errors", "errors_left_out"
+_OTHERS_LIMIT = 4
+# Facts that name another object than the subject that reports the message.
+_REPORTER = ("kind", "namespace", "name")
+# Facts that say which object an error is about.
+_OBJECT_FACTS = (
+    *("object_kind", "object_name", "object_namespace", "object", "resource", "crd", "catalog"),
+    *(
+        "catalog_name",
+        "catalog_namespace",
+        "property",
+        "host",
+        "apiservice",
+        "csv",
+        "deployment",
+        "secret",
+    ),
+)
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
 _STEP_LIMIT = 200  # characters of the words of a wrapper that say what the controller did
-_PARTS_LIMIT = 50
-_CHECK_LIMIT = 2_000  # characters of the checks of one CRD
 _REWORDED_LIMIT = 2_000
 _ERRORS_LIMIT = 6
 # How errors are joined: one a line, maybe with a bullet, or after semicolons.
@@ -258,24 +296,6 @@ _WORDS_BEFORE = re.compile(
 )
 _QUOTES = re.compile(r"\\+[\"'`]|[\"'`\u2018\u2019\u201c\u201d]")
 _CONFIDENCE = {"verified": "high", "partial": "medium", "unverified": "low"}
-_AGGREGATE = re.compile(r"\[([\s\S]+)\]")
-_CONSTRAINTS = re.compile(r"constraints not satisfiable: ([\s\S]+)")
-# A quoted rule may have a comma itself, and an API is named with three parts.
-_CONSTRAINT_ENDS = re.compile(r'"(?:[^"\\]|\\.){0,2000}"|(?P<end>, )(?!version: |kind: )')
-_CRD_CHECKS = re.compile(r'([Vv]alidating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
-# Prefixes of controllers that don't add to the cause.
-_PREFIXES = re.compile(
-    r"Failed to unpack the \S{1,300} Bundle: "
-    r'|source bundle content: (?!(?:create unpack pod: )?pods? "|gzip: |(?:unexpected )?EOF$)'
-    r"|convert registry\+v1 bundle to plain\+v0 bundle: "
-    r"(?!supported install modes|file does not exist|error converting YAML)"
-    r'|error for resolved bundle "[^"]{1,300}" with version "[^"]{1,300}": '
-    r"|failed to resolve bundle(?:, retrying)?: "
-    r"|terminal error: "
-    r"|operation cannot proceed due to the following validation error\(s\): "
-    r"|rendered manifests contain a (?:new )?resource that already exists\. "
-    r"|[Uu]nable to continue with (?:install|update): "
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +361,7 @@ def _about_former_kind(finding: Finding, kind: str) -> Finding:
         cause_template=renamed(finding.cause_template),
         remedy_templates=tuple(map(renamed, finding.remedy_templates)),
         note=renamed(finding.note),
+        others=tuple(_about_former_kind(other, kind) for other in finding.others),
     )
 
 
@@ -379,12 +400,52 @@ def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     """The first entry that matches, following wrappers to the root cause.
 
     Lists (`[a, b]`, several constraints, several CRD checks) are split: the entry that comes first
-    in the knowledge base wins, because controllers write such lists in random order. A text with no
+    in the knowledge base wins, because controllers write such lists in random order, and the other
+    errors become facts. A text with no
     entry, or only a general one, is tried once more in other wordings: in any case, with other
     quotes, without dots at its end and common words before it, as the message in a line of a log,
     and error by error where line ends or semicolons join several.
     """
     text = text[:TEXT_LIMIT]
+    match = _find_one(text, kind)
+    others = _others(match, text, kind) if match else []
+    if match is None or not others:
+        return match
+    facts = {**match.facts, _OTHERS: json.dumps(others[:_OTHERS_LIMIT])}
+    if len(others) > _OTHERS_LIMIT:
+        facts[_LEFT_OUT] = str(len(others) - _OTHERS_LIMIT)
+    return KnowledgeMatch(match.entry, facts)
+
+
+def _others(match: KnowledgeMatch, text: str, kind: str) -> list[str]:
+    """The errors that the text joins with the one of the match, and that have another cause or are
+    about another object. None if the match is of an entry for all of them together."""
+    errors = errors_of(text)
+    if len(errors) == 1:
+        return []
+    found: dict[tuple[str, ...], str] = {}
+    for error in errors:
+        other = _of_error(error, kind)
+        if other and not other.entry.wrapper and other.entry.stage != "normal":
+            found.setdefault(_said(other), error)
+    if found.pop(_said(match), ""):
+        return list(found.values())
+    # Its texts are about all errors that have its cause.
+    others = [error for said, error in found.items() if said[0] != match.entry.id]
+    return others if len(others) < len(found) else []
+
+
+def _said(match: KnowledgeMatch) -> tuple[str, ...]:
+    """The cause of a match and the object that it is about."""
+    return match.entry.id, *(match.facts.get(name, "") for name in _OBJECT_FACTS)
+
+
+@lru_cache(maxsize=256)
+def _of_error(error: str, kind: str) -> KnowledgeMatch | None:
+    return _find_one(error, kind)
+
+
+def _find_one(text: str, kind: str) -> KnowledgeMatch | None:
     match = _follow(text, _entries_for(kind), _WRAPPER_DEPTH)
     if match is not None and match.generality < (False, 1):
         return match
@@ -408,6 +469,7 @@ def render(
     kind = values.get("kind", "")
     variant = _variant(entry, facts, kind, reason)
     retryable = variant.retryable if variant else None
+    others = _findings_of_others(facts, names, reason)
     return Finding(
         id=entry.id,
         title=(variant and variant.title) or entry.title,
@@ -418,13 +480,27 @@ def render(
             plan_failed=reason == _PLAN_FAILED,
             clusterwide=facts.get("object_namespace") == "",
         ),
-        retryable=entry.retryable if retryable is None else retryable,
+        retryable=(entry.retryable if retryable is None else retryable)
+        and all(other.retryable for other in others),
         facts=facts,
         confidence=_CONFIDENCE[entry.verified],
         source=entry.source,
         note=(variant and variant.note) or entry.note,
         instead=entry.instead,
         values=values,
+        others=others,
+    )
+
+
+def _findings_of_others(
+    facts: Mapping[str, str], names: Mapping[str, str], reason: str
+) -> tuple[Finding, ...]:
+    """The findings of the further errors of a message, about the object that reports it."""
+    subject = {**names, **{name: facts[name] for name in _REPORTER if name in facts}}
+    kind = subject.get("kind", "")
+    matches = [_of_error(error, kind) for error in json.loads(facts.get(_OTHERS, "[]"))]
+    return tuple(
+        render(match.entry, match.facts, subject, reason) for match in matches if match is not None
     )
 
 
@@ -445,13 +521,6 @@ def title_for(finding_id: str, facts: Mapping[str, str], kind: str, reason: str 
         return ""
     variant = _variant(entry, facts, facts.get("kind", kind), reason)
     return (variant and variant.title) or entry.title
-
-
-def strip_prefixes(text: str) -> str:
-    """The text without the prefixes of controllers."""
-    while match := _PREFIXES.match(text):
-        text = text[match.end() :]
-    return text
 
 
 @lru_cache(maxsize=256)  # in a burst many objects have the same message, each needed twice
@@ -544,7 +613,7 @@ def _follow(
 
 def _first(text: str, entries: Sequence[KnowledgeEntry], any_case: bool) -> KnowledgeMatch | None:
     text = strip_prefixes(text)
-    parts = [(part, part.lower() if any_case else part) for part in _split(text)]
+    parts = [(part, part.lower() if any_case else part) for part in parts_of(text)]
     for entry in entries:
         literals = entry.literals
         for part, searched in parts:
@@ -559,69 +628,6 @@ def _first(text: str, entries: Sequence[KnowledgeEntry], any_case: bool) -> Know
     return None
 
 
-def _split(text: str) -> list[str]:
-    if match := _AGGREGATE.fullmatch(text):
-        # An error may have a comma itself: all but the last part, and all but the first.
-        most = match[1].rpartition(", ")[0], match[1].partition(", ")[2]
-        errors = (*match[1].split(", ")[:_PARTS_LIMIT], *filter(None, most))
-        return [strip_prefixes(error) for error in errors] + [text]
-    if match := _CONSTRAINTS.search(text):
-        parts = _constraints(match[1])[:_PARTS_LIMIT]
-        return [*(f"constraints not satisfiable: {part}" for part in parts), text]
-    if match := _CRD_CHECKS.search(text):
-        return _crd_checks(text[match.start() :]) or [text]
-    return [text]
-
-
-def _crd_checks(text: str) -> list[str]:
-    """For each line of the checks of a CRD that line, and after it the other lines of this CRD."""
-    lines_of: dict[str, list[str]] = {}
-    check = ""
-    for line in map(str.strip, text.splitlines()[:_PARTS_LIMIT]):
-        if match := _CRD_CHECKS.match(line):
-            check, line = match.groups()
-        if line:
-            lines_of.setdefault(check, []).append(line)
-    return [
-        check + "\n".join((line, *lines[:number], *lines[number + 1 :]))[:_CHECK_LIMIT]
-        for check, lines in lines_of.items()
-        for number, line in enumerate(lines)
-    ]
-
-
-def _constraints(text: str) -> list[str]:
-    parts, start = [], 0
-    for match in _CONSTRAINT_ENDS.finditer(text):
-        if match["end"]:
-            parts.append(text[start : match.start()])
-            start = match.end()
-    return _with_subscriptions(_with_choices([*parts, text[start:]]))
-
-
-def _with_subscriptions(parts: Sequence[str]) -> list[str]:
-    """The constraints; those that "originate from" one package with what Subscriptions require."""
-    needs = [part for part in parts if part.startswith("subscription ") and " requires " in part]
-    return [
-        ", ".join((part, *needs)) if " originate from package " in part else part for part in parts
-    ]
-
-
-def _with_choices(parts: Sequence[str]) -> list[str]:
-    """The constraints, with lists of ids, which have no space, joined again: those that "permits at
-    most" ends with and those that "provide" or "originate from" begin with."""
-    joined: list[str] = []
-    ids: list[str] = []
-    for part in parts:
-        if joined and " permits at most " in joined[-1] and " " not in part:
-            joined[-1] += f", {part}"
-        elif " " not in part:
-            ids.append(part)
-        else:
-            joined.append(", ".join((*ids, part)))
-            ids = []
-    return [*joined, *ids]
-
-
 def _facts(match: re.Match[str]) -> dict[str, str]:
     """Named groups that matched; `crd2` of a second alternative becomes `crd`."""
     facts: dict[str, str] = {}
@@ -629,67 +635,3 @@ def _facts(match: re.Match[str]) -> dict[str, str]:
         if value is not None:
             facts.setdefault(name.rstrip("0123456789"), value.strip())
     return facts
-
-
-# -- texts without which a pattern can't match -----------------------------------------------------
-
-_SHORTEST = 3  # shorter texts are in almost every message
-_PIECES = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?P<\w+>|\(\?(?:[a-z]*:|<?[=!])|[*+?]\??|\{\d*,?\d*\}\??|.",
-    re.DOTALL,
-)
-_QUANTIFIER = re.compile(r"[*+?]\??|\{\d*,?\d*\}\??")
-_ESCAPES = {"\\n": "\n", "\\t": "\t"}
-
-
-def required_literals(pattern: str) -> tuple[str, ...]:
-    """Texts of which every match contains at least one; empty if there are none for certain.
-
-    Looking for a text in a message takes a tenth of the time of a pattern that does not match, and
-    of hundreds of patterns one matches. Reads the syntax that the entries use: flags only as
-    (?i:...), no verbose patterns. Splits the pattern itself, as the standard library has no public
-    parser: the tree of `re._parser` is private and differs between releases of Python.
-    """
-    literals = _of_branches(deque(_PIECES.findall(pattern)))
-    return tuple(sorted(literals)) if _shortest(literals) >= _SHORTEST else ()
-
-
-def _of_branches(pieces: deque[str]) -> frozenset[str]:
-    """What one of the branches requires, up to the end of their group, which is taken off, too."""
-    branches = [_of_sequence(pieces)]
-    while pieces and pieces.popleft() == "|":
-        branches.append(_of_sequence(pieces))
-    return frozenset().union(*branches) if all(map(_shortest, branches)) else frozenset()
-
-
-def _of_sequence(pieces: deque[str]) -> frozenset[str]:
-    """The best of what each part of the sequence requires."""
-    best: frozenset[str] = frozenset()
-    run = ""
-    while pieces and pieces[0] not in ("|", ")"):
-        piece = pieces.popleft()
-        inside = _of_branches(pieces) if piece.startswith("(") else frozenset[str]()
-        # Lookarounds match no text, and with (?i:...) the case is open.
-        certain = piece in ("(", "(?:") or piece.startswith("(?P<")
-        repeated = pieces.popleft() if pieces and _QUANTIFIER.fullmatch(pieces[0]) else ""
-        optional = repeated.startswith(("*", "?", "{0", "{,"))
-        text = _literal(piece)
-        if text and not optional:
-            run += text
-        if text and not repeated:
-            continue
-        parts = (best, frozenset({run}), inside if certain and not optional else frozenset())
-        best, run = max(parts, key=_shortest), ""
-    return max(best, frozenset({run}), key=_shortest)
-
-
-def _literal(piece: str) -> str:
-    """The character that the piece stands for; empty if it stands for several or for none."""
-    if piece.startswith("\\"):
-        return _ESCAPES.get(piece, "" if piece[1].isalnum() else piece[1])
-    return piece if len(piece) == 1 and piece not in ".^$(" else ""
-
-
-def _shortest(literals: frozenset[str]) -> int:
-    """The length of the shortest text; 0 if nothing is required."""
-    return min(map(len, literals), default=0)

@@ -335,3 +335,29 @@ def fill_steps(templates: tuple[str, ...], values: Mapping[str, str]) -> tuple[s
         else fill_sentence(step, values)
         for step in templates
     )
+
+
+def with_more_errors(
+    steps: tuple[str, ...], errors: Sequence[tuple[str, tuple[str, ...]]], total: int
+) -> tuple[str, ...]:
+    """The remedy of the first of `total` errors that a message names, and those of the others, each
+    with what it says. A sentence that is already there is left out with its commands."""
+    said = list(steps)
+    for number, (words, remedy) in enumerate(errors, 2):
+        said.append(f"Error {number} of {total}: {words}")
+        for block in _blocks(remedy):
+            said += block if set(block) - set(said) else ()
+    if left := total - 1 - len(errors):
+        said.append(f"The message names {left} more; see it for them.")
+    return tuple(said)
+
+
+def _blocks(steps: Sequence[str]) -> list[list[str]]:
+    """Each sentence with the commands after it."""
+    blocks: list[list[str]] = []
+    for step in steps:
+        if is_command(step) and blocks:
+            blocks[-1].append(step)
+        else:
+            blocks.append([step])
+    return blocks

@@ -420,13 +420,15 @@ def _of_many(cause: str) -> str:
 
 def cause_remedies(findings: Iterable[tuple[str, Finding | None]]) -> tuple[CauseRemedy, ...]:
     """The remedies for operators with findings of the same cause, given with their names; that of
-    most operators first. Equal remedies are merged, unless a command lacks a name."""
+    most operators first. Equal remedies are merged, unless a command lacks a name or they are for
+    several errors of one message."""
     alike: dict[tuple[Any, ...], list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
     for name, finding in findings:
         if finding is not None:
             steps = finding.remedy
             lacking = tuple(is_command(step) and not is_filled(step) for step in steps)
-            alike[finding.remedy_templates, lacking].append((name, steps))
+            whole = steps if finding.others else ()
+            alike[finding.remedy_templates, lacking, whole].append((name, steps))
     remedies = [
         CauseRemedy(
             tuple(name for name, _ in group),

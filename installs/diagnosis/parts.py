@@ -1,0 +1,197 @@
+"""The parts of a message: prefixes of controllers, lists, and errors that one message joins.
+
+Controllers join errors in these ways: Helm's update with " && " (helm.sh/helm pkg/kube/client.go);
+what failed and the way back from it (helm-operator-plugins pkg/client/actionclient.go); Kubernetes'
+aggregates as "[a, b]", in random order where they come from a map (apimachinery
+pkg/util/errors/errors.go); errors.Join of Go with line ends.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+# Prefixes of controllers that don't add to the cause.
+_PREFIXES = re.compile(
+    r"Failed to unpack the \S{1,300} Bundle: "
+    r'|source bundle content: (?!(?:create unpack pod: )?pods? "|gzip: |(?:unexpected )?EOF$)'
+    r"|convert registry\+v1 bundle to plain\+v0 bundle: "
+    r"(?!supported install modes|file does not exist|error converting YAML)"
+    r'|error for resolved bundle "[^"]{1,300}" with version "[^"]{1,300}": '
+    r"|failed to resolve bundle(?:, retrying)?: "
+    r"|terminal error: "
+    r"|operation cannot proceed due to the following validation error\(s\): "
+    r"|rendered manifests contain a (?:new )?resource that already exists\. "
+    r"|[Uu]nable to continue with (?:install|update): "
+)
+_PARTS_LIMIT = 50
+_CHECK_LIMIT = 2_000  # characters of the checks of one CRD
+_AGGREGATE = re.compile(r"\[([\s\S]+)\]")
+_CONSTRAINTS = re.compile(r"constraints not satisfiable: ([\s\S]+)")
+# A quoted rule may have a comma itself, and an API is named with three parts.
+_CONSTRAINT_ENDS = re.compile(r'"(?:[^"\\]|\\.){0,2000}"|(?P<end>, )(?!version: |kind: )')
+_CRD_CHECKS = re.compile(r'([Vv]alidating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
+_ERRORS_LIMIT = 20  # of a message that joins several
+_ERROR_LIMIT = 1_000  # characters of one of them
+# The attempt failed, and so did the way back; what made it fail comes first.
+_WAY_BACK = re.compile(
+    r"(?P<before>[\s\S]{0,300}?)\b(?i:rollback|uninstall) failed: "
+    # There is nothing to mend about a version that never was.
+    r"(?!release has no \d|no revision for release)(?P<second>[\s\S]{1,2000}?): "
+    r"original (?:upgrade|install) error: (?P<first>[\s\S]+)"
+)
+# What follows is not part of an expression that a rule quotes.
+_HELM_ENDS = re.compile(
+    r" && (?i:(?=cannot patch |failed to (?:replace object|create patch|refresh resource)))"
+)
+_AGGREGATE_IN = re.compile(
+    r"(?P<before>(?:[^\[\]\n]{0,300}: )?)\[(?P<errors>[\s\S]+)\](?P<after>(?:: [^\[\]\n]{1,200})?)"
+)
+# Of operator-controller's clusterobjectset_controller.go; an object has several lines.
+_COLLISIONS = re.compile(r"revision object collisions in phase \d{1,9}\n")
+# How errors begin that are not alike, and those of one field each.
+_BEGINNINGS = (
+    r"(?i:failed to |error |errors |unable to |could not |couldn't |cannot |can't |rpc error: "
+    r"|admission webhook |internal error |operation cannot "
+    r"|[\w./-]{1,300} \W{1,2}[^\"'`\s]{1,253}\W{1,2} "
+    r"(?:is forbidden|is invalid|not found|already exists)"
+    r"|[a-z][\w.()\[\]/-]{0,300}: (?:required value|invalid value|unsupported value|forbidden"
+    r"|duplicate value|too long|too many|not found)\b)"
+)
+# Lines that tell more of the error before.
+_GOES_ON = ("authorization evaluation error: ", "ensure CRDs are installed first")
+_TWO_WORDS = re.compile(r"[A-Za-z]{2,40} [A-Za-z]{2,40} ")
+
+
+def strip_prefixes(text: str) -> str:
+    """The text without the prefixes of controllers."""
+    while match := _PREFIXES.match(text):
+        text = text[match.end() :]
+    return text
+
+
+def parts_of(text: str) -> list[str]:
+    """What the entries look at one by one: the parts of a list, and the whole text."""
+    # Errors of the way back are no reason for what made it necessary.
+    way_back = _WAY_BACK.fullmatch(text)
+    forth = way_back["before"] + way_back["first"] if way_back else text
+    joined = _joined(forth)[:_PARTS_LIMIT] or ([forth] if way_back else [])
+    if match := _AGGREGATE.fullmatch(text):
+        # An error may have a comma itself: all but the last part, and all but the first.
+        most = match[1].rpartition(", ")[0], match[1].partition(", ")[2]
+        errors = (*joined, *match[1].split(", ")[:_PARTS_LIMIT], *filter(None, most))
+        return [strip_prefixes(error) for error in errors] + [text]
+    if joined:
+        return [*joined, text]
+    if match := _CONSTRAINTS.search(text):
+        parts = _constraints(match[1])[:_PARTS_LIMIT]
+        return [*(f"constraints not satisfiable: {part}" for part in parts), text]
+    if match := _CRD_CHECKS.search(text):
+        return _crd_checks(text[match.start() :]) or [text]
+    return [text]
+
+
+def _crd_checks(text: str) -> list[str]:
+    """For each line of the checks of a CRD that line, and after it the other lines of this CRD."""
+    lines_of: dict[str, list[str]] = {}
+    check = ""
+    for line in map(str.strip, text.splitlines()[:_PARTS_LIMIT]):
+        if match := _CRD_CHECKS.match(line):
+            check, line = match.groups()
+        if line:
+            lines_of.setdefault(check, []).append(line)
+    return [
+        check + "\n".join((line, *lines[:number], *lines[number + 1 :]))[:_CHECK_LIMIT]
+        for check, lines in lines_of.items()
+        for number, line in enumerate(lines)
+    ]
+
+
+def _constraints(text: str) -> list[str]:
+    parts, start = [], 0
+    for match in _CONSTRAINT_ENDS.finditer(text):
+        if match["end"]:
+            parts.append(text[start : match.start()])
+            start = match.end()
+    return _with_subscriptions(_with_choices([*parts, text[start:]]))
+
+
+def _with_subscriptions(parts: Sequence[str]) -> list[str]:
+    """The constraints; those that "originate from" one package with what Subscriptions require."""
+    needs = [part for part in parts if part.startswith("subscription ") and " requires " in part]
+    return [
+        ", ".join((part, *needs)) if " originate from package " in part else part for part in parts
+    ]
+
+
+def _with_choices(parts: Sequence[str]) -> list[str]:
+    """The constraints, with lists of ids, which have no space, joined again: those that "permits at
+    most" ends with and those that "provide" or "originate from" begin with."""
+    joined: list[str] = []
+    ids: list[str] = []
+    for part in parts:
+        if joined and " permits at most " in joined[-1] and " " not in part:
+            joined[-1] += f", {part}"
+        elif " " not in part:
+            ids.append(part)
+        else:
+            joined.append(", ".join((*ids, part)))
+            ids = []
+    return [*joined, *ids]
+
+
+def errors_of(text: str) -> list[str]:
+    """The errors that the message joins, each with the words before and after all of them; the
+    text itself if it is one error."""
+    text = strip_prefixes(text)
+    errors = [error for part in _joined(text) or [text] for error in _lines(part)]
+    return [error.strip()[:_ERROR_LIMIT] for error in errors[:_ERRORS_LIMIT]]
+
+
+def _joined(text: str) -> list[str]:
+    """The errors that are joined other than by line ends; none if there is one."""
+    errors = [text]
+    if match := _WAY_BACK.fullmatch(text):
+        errors = [match["before"] + match["first"], match["before"] + match["second"]]
+    errors = [one for error in errors for one in _collisions(error) or _HELM_ENDS.split(error)]
+    errors = [one for error in errors for one in _aggregated(error)]
+    return errors if len(errors) > 1 else []
+
+
+def _aggregated(text: str) -> list[str]:
+    """The errors of an aggregate; what is between two commas may be part of one."""
+    match = _AGGREGATE_IN.fullmatch(text)
+    if match is None:
+        return [text]
+    alike = _TWO_WORDS.match(match["errors"])
+    beginnings = f"{re.escape(alike[0])}|{_BEGINNINGS}" if alike else _BEGINNINGS
+    errors = re.split(f", (?={beginnings})", match["errors"], maxsplit=_ERRORS_LIMIT)
+    return [match["before"] + error + match["after"] for error in errors]
+
+
+def _collisions(text: str) -> list[str]:
+    match = _COLLISIONS.search(text)
+    objects = text[match.end() :].split("\n\nObject ") if match else []
+    first = text[: match.end()] if match else ""
+    return [
+        first + (f"Object {error}" if number else error) for number, error in enumerate(objects)
+    ]
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The errors that are joined by line ends. Items of a list have the line before the list, and
+    checks of CRDs the words that name the CRD."""
+    if _COLLISIONS.search(text):
+        yield text
+        return
+    before = check = ""
+    for line in filter(str.strip, text.splitlines()):
+        if match := _CRD_CHECKS.match(line.strip()):
+            check = match[1]
+            yield match[0]
+        elif check:
+            yield check + line.strip()
+        elif line.startswith(("- ", " ", "\t")):
+            yield before + line
+        elif line.endswith(":"):
+            before = f"{line}\n"
+        elif not line.startswith(_GOES_ON):
+            yield line
