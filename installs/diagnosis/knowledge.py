@@ -233,7 +233,7 @@ _GIVEN_UP = "The controller waits until something changes."
 _PLAN_FAILED = "InstallComponentFailed"
 _HAVE_PLANS = ("InstallPlan", "Subscription")
 _PLAN_STAYS_FAILED = "OLM does not try a failed InstallPlan again."
-_PLAN_RETRY = "When the cause is gone, press Retry on the Subscription."
+_RETRY = "press Retry on the Subscription"
 # A plan in this phase has no message but the error of its last attempt.
 _PLAN_TRIED = "Installing"
 # OLM tries what the cluster forbids without a limit of time.
@@ -263,17 +263,9 @@ _OTHERS_LIMIT = 4
 _REPORTER = ("kind", "namespace", "name")
 # Facts that say which object an error is about.
 _OBJECT_FACTS = (
-    *("object_kind", "object_name", "object_namespace", "object", "resource", "crd", "catalog"),
-    *(
-        "catalog_name",
-        "catalog_namespace",
-        "property",
-        "host",
-        "apiservice",
-        "csv",
-        "deployment",
-        "secret",
-    ),
+    *("object_kind", "object_name", "object_namespace", "object", "resource", "crd", "property"),
+    *("catalog", "catalog_name", "catalog_namespace", "host", "csv", "apiservice", "deployment"),
+    *("secret", "po"),
 )
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
@@ -381,15 +373,18 @@ def finding_for(
 
 def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     """The finding whose note says how long OLM tries an InstallPlan, whatever the cause, and that
-    a failed one stays failed. It names the Retry unless the remedy replaces the plan."""
+    a failed one stays failed. It names the Retry unless the remedy does, or replaces the plan."""
     if kind in _HAVE_PLANS and reason == _PLAN_FAILED:
         note = _PLAN_STAYS_FAILED
     elif kind == "InstallPlan" and reason == _PLAN_TRIED and not _tried_for_ever(finding):
         note = _PLAN_DENIED if finding.id == _DENIED else _PLAN_FAILS_SOON
     else:
         return finding
-    replaced = not finding.retryable and replaces_plan(finding.remedy_templates)
-    return replace(finding, note=note if replaced else f"{note} {_PLAN_RETRY}")
+    steps = finding.remedy_templates
+    told = any(_RETRY in step for step in steps)
+    if told or (not finding.retryable and replaces_plan(steps)):
+        return replace(finding, note=note)
+    return replace(finding, note=f"{note} When the cause is gone, {_RETRY}.")
 
 
 def _tried_for_ever(finding: Finding) -> bool:

@@ -58,6 +58,18 @@ def test_olm_tries_a_plan_that_a_webhook_denies_for_as_long_as_the_status_decide
     assert "without end if the webhook denies with the status 403" in finding.note
 
 
+def test_the_note_on_a_failed_plan_does_not_repeat_the_retry_of_the_remedy() -> None:
+    finding = classify(
+        'risk of data loss updating "issuers.cert-manager.io": new CRD removes version v1alpha2 '
+        "that is listed as a stored version on the existing CRD",
+        kind="InstallPlan",
+        reason="InstallComponentFailed",
+    )
+    assert finding is not None
+    assert finding.note == "OLM does not try a failed InstallPlan again."
+    assert "For an upgrade the Subscription" in finding.remedy[-1]
+
+
 def test_an_installed_kind_that_kubernetes_removed_leads_to_the_record_of_the_release() -> None:
     finding = classify(
         'required resource not found: no matches for kind "PodSecurityPolicy" in version '
