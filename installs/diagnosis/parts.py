@@ -28,6 +28,11 @@ _AGGREGATE = re.compile(r"\[([\s\S]+)\]")
 _CONSTRAINTS = re.compile(r"constraints not satisfiable: ([\s\S]+)")
 # A quoted rule may have a comma itself, and an API is named with three parts.
 _CONSTRAINT_ENDS = re.compile(r'"(?:[^"\\]|\\.){0,2000}"|(?P<end>, )(?!version: |kind: )')
+# Constraints that exclude something, which others say who wants.
+_SHARED = (" originate from package ", " provide ")
+_EXCLUDING = (*_SHARED, " conflicts with ", " is deprecated")
+_ORPHAN = " exists and is not referenced by a subscription"
+_CHOICE = " requires at least one of "
 _CRD_CHECKS = re.compile(r'([Vv]alidating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
 _ERRORS_LIMIT = 20  # of a message that joins several
 _ERROR_LIMIT = 1_000  # characters of one of them
@@ -111,24 +116,35 @@ def _constraints(text: str) -> list[str]:
         if match["end"]:
             parts.append(text[start : match.start()])
             start = match.end()
-    return _with_subscriptions(_with_choices([*parts, text[start:]]))
+    return _with_reasons(_with_choices([*parts, text[start:]]))
 
 
-def _with_subscriptions(parts: Sequence[str]) -> list[str]:
-    """The constraints; those that "originate from" one package with what Subscriptions require."""
+def _with_reasons(parts: Sequence[str]) -> list[str]:
+    """The constraints; those that exclude something with what Subscriptions and bundles require,
+    and before these a ClusterServiceVersion without Subscription with what it shares. Those that
+    only announce another one come last."""
     needs = [part for part in parts if part.startswith("subscription ") and " requires " in part]
-    return [
-        ", ".join((part, *needs)) if " originate from package " in part else part for part in parts
-    ]
+    needs += [part for part in parts if part.startswith("bundle ") and " requires an " in part]
+    shared = [part for part in parts if any(words in part for words in _SHARED)]
+    told = []
+    for part in sorted(parts, key=lambda part: part.startswith("there can be only one ")):
+        orphan = part.endswith(_ORPHAN)
+        excludes = orphan or any(words in part for words in _EXCLUDING)
+        reasons = [*(shared if orphan else ()), *(needs if excludes else ())]
+        told.append(", ".join((part, *reasons)))
+    return told
 
 
 def _with_choices(parts: Sequence[str]) -> list[str]:
     """The constraints, with lists of ids, which have no space, joined again: those that "permits at
-    most" ends with and those that "provide" or "originate from" begin with."""
+    most" and "requires at least one of" end with and those that "provide" or "originate from" begin
+    with."""
     joined: list[str] = []
     ids: list[str] = []
     for part in parts:
-        if joined and " permits at most " in joined[-1] and " " not in part:
+        last = joined[-1] if joined else ""
+        chooses = last.startswith("subscription ") and _CHOICE in last and " or " not in last
+        if chooses or (" permits at most " in last and " " not in part):
             joined[-1] += f", {part}"
         elif " " not in part:
             ids.append(part)
