@@ -173,9 +173,10 @@ def _joined(text: str) -> list[str]:
 
 
 def _aggregated(text: str) -> list[str]:
-    """The errors of an aggregate; what is between two commas may be part of one."""
+    """The errors of an aggregate; what is between two commas may be part of one. What a check of a
+    CRD tells of `oneOf`, `anyOf` or `allOf` of one property is one error."""
     match = _AGGREGATE_IN.fullmatch(text)
-    if match is None:
+    if match is None or match["before"].endswith("Of: "):
         return [text]
     alike = _TWO_WORDS.match(match["errors"])
     beginnings = f"{re.escape(alike[0])}|{_BEGINNINGS}" if alike else _BEGINNINGS
