@@ -7,18 +7,23 @@ writes nothing to the database.
 
 from collections.abc import Callable
 from functools import cache, wraps
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 from zoneinfo import ZoneInfo, available_timezones
 
 from django.conf import settings
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.utils import timezone
+from django.utils.html import format_html
 
 from olmweb.models import Preferences
 
 VIEW_COOKIE = "olmweb_view_"  # with the name of the list: account and query of the last view
+OPENED_FILTERED = "This list opened with the filters of your last visit."
+_NO_FILTERS = ("sort", "view", "columns")
+_WHOLE_LISTS = (("show", "actions"), ("show", "syncs"), ("show", "all"))
 VIEW_LIMIT = 2000  # characters of a query string that is remembered
 CLEAR = "filters"
 CLEARED = f"{CLEAR}=none"  # query that shows a list without filters, and forgets the view
@@ -72,8 +77,8 @@ class TimeZoneMiddleware:
 
 def remember_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Leads a signed-in person who opens the list without a query to the view that they used last:
-    its filters, sort and columns, but not its page. A query is taken as it is, and remembered if
-    the view accepts it."""
+    its filters, sort and columns, but not its page; a message says that it is filtered. A query is
+    taken as it is, and remembered if the view accepts it."""
 
     @wraps(view)
     def wrapped(request: HttpRequest) -> HttpResponseBase:
@@ -86,6 +91,9 @@ def remember_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRe
             return view(request)
         owner, _, query = request.COOKIES.get(_view_cookie(request), "").partition(":")
         if not request.GET and query and owner == str(user.pk):
+            if _filters(query):
+                link = format_html('<a href="{}?{}">Clear filters</a>', request.path, CLEARED)
+                messages.info(request, format_html("{} {}", OPENED_FILTERED, link))
             response = redirect(f"{request.path}?{query}")
             # The view stores it again: one that it refuses by now is shown once only.
             response.delete_cookie(_view_cookie(request), path=request.path)
@@ -96,6 +104,12 @@ def remember_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRe
         return response
 
     return wrapped
+
+
+def _filters(query: str) -> bool:
+    """Whether the query shows a part of the list only."""
+    chosen = [(name, value) for name, value in parse_qsl(query) if name not in _NO_FILTERS]
+    return any((name, value) not in _WHOLE_LISTS for name, value in chosen)
 
 
 def _view_cookie(request: HttpRequest) -> str:

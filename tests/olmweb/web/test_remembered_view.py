@@ -34,6 +34,30 @@ def test_a_list_without_a_query_leads_to_the_view_used_last(
     assert reader.get(path)["Location"] == f"{path}?{LISTS[path]}", "shown again, stored again"
 
 
+def test_a_list_that_opens_filtered_says_so_until_it_is_cleared(
+    reader: Client, prod: Cluster
+) -> None:
+    make_operator(cluster=prod)
+    reader.get("/operators/?view=all&q=nothing")
+    page = assert_page(reader.get("/operators/", follow=True))
+    assert "This list opened with the filters of your last visit. Clear filters" in page.text
+    assert "/operators/?filters=none" in page.links
+    again = assert_page(reader.get("/operators/?view=all&q=nothing"))
+    assert "your last visit" not in again.text, "the person filtered it"
+    page = assert_page(reader.get("/operators/?filters=none", follow=True))
+    assert "your last visit" not in page.text
+
+
+@pytest.mark.parametrize(
+    "view", ["/operators/?view=all&sort=-name&columns=name", "/activity/?show=syncs"]
+)
+def test_a_list_that_opens_whole_says_nothing(reader: Client, prod: Cluster, view: str) -> None:
+    reader.get(view)
+    opened = reader.get(view.partition("?")[0], follow=True)
+    assert opened.redirect_chain
+    assert "your last visit" not in assert_page(opened).text
+
+
 def test_lists_below_another_list_have_a_view_of_their_own(reader: Client, prod: Cluster) -> None:
     reader.get("/activity/?show=syncs")
     assert reader.get("/activity/requests/").status_code == 200
