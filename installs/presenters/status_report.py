@@ -193,7 +193,7 @@ def status_report(
 
 
 def _reported_cause(group: CauseGroup) -> ReportedCause:
-    remedies = cause_remedies((row.name, finding_of(row)) for row in group.operators)
+    remedies = cause_remedies((row.name, finding_of(row), None) for row in group.operators)
     first = [steps[0] for remedy in remedies if (steps := remedy_steps(remedy.steps))]
     if not first:
         return ReportedCause(group)

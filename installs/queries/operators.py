@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import chain
+from operator import itemgetter
+from shlex import quote
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -214,7 +216,7 @@ def causes(
         causes_of = {pk: only(of_cluster, matching) for pk, of_cluster in causes_of.items()}
     offers = _offers() if migratable else {}
     targets: dict[tuple[str, str], list[CauseTarget]] = defaultdict(list)
-    first: dict[tuple[str, str], list[tuple[AttentionRow, str]]] = defaultdict(list)
+    first: dict[tuple[str, str], list[tuple[AttentionRow, str, Cluster]]] = defaultdict(list)
     for row in chosen:
         for cause in causes_of[row.pk]:
             key = cause.finding, cause.reason
@@ -222,10 +224,11 @@ def causes(
             if migratable and cause.finding in _replaceable():
                 numbers = _migratable(cause, indexes[row.pk], offers.get(row.pk, frozenset()))
             targets[key].append(CauseTarget(row.name, cause.kind, len(cause.rows), *numbers))
-            first[key] += ((member, cause.kind) for member in cause.rows[: max(names, remedies)])
+            shown = cause.rows[: max(names, remedies)]
+            first[key] += ((member, cause.kind, row) for member in shown)
     for of_cause in first.values():
-        of_cause.sort()
-    members = [member.pk for rows in first.values() for member, _ in rows[:names]]
+        of_cause.sort(key=itemgetter(0))
+    members = [member.pk for rows in first.values() for member, _, _ in rows[:names]]
     groups = group_by_cause(
         [(*key, sum(target.count for target in of_cause)) for key, of_cause in targets.items()],
         facts_of(chain.from_iterable(causes_of.values())),
@@ -237,8 +240,12 @@ def causes(
             group,
             targets=tuple(sorted(targets[group.id, group.reason], key=_by_target)),
             remedies=cause_remedies(
-                (member.name, _finding_of_member(group.id, member, kind))
-                for member, kind in first[group.id, group.reason][:remedies]
+                (
+                    member.name,
+                    _finding_of_member(group.id, member, kind),
+                    cluster if len(chosen) > 1 else None,
+                )
+                for member, kind, cluster in first[group.id, group.reason][:remedies]
             ),
         )
         for group in groups
@@ -418,14 +425,28 @@ def _of_many(cause: str) -> str:
     return cause
 
 
-def cause_remedies(findings: Iterable[tuple[str, Finding | None]]) -> tuple[CauseRemedy, ...]:
+def _on_cluster(step: str, cluster: Cluster) -> str:
+    """A command with the context of the cluster, or with its name behind it."""
+    if not is_command(step):
+        return step
+    if not cluster.context:
+        return f"{step}  # on cluster {cluster.name}"
+    program, _, arguments = step.partition(" ")
+    return f"{program} --context={quote(cluster.context)} {arguments}"
+
+
+def cause_remedies(
+    findings: Iterable[tuple[str, Finding | None, Cluster | None]],
+) -> tuple[CauseRemedy, ...]:
     """The remedies for operators with findings of the same cause, given with their names; that of
-    most operators first. Equal remedies are merged, unless a command lacks a name or they are for
-    several errors of one message."""
+    most operators first. Commands name the cluster that is given. Equal remedies are merged, unless
+    a command lacks a name or they are for several errors of one message."""
     alike: dict[tuple[Any, ...], list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
-    for name, finding in findings:
+    for name, finding, cluster in findings:
         if finding is not None:
             steps = finding.remedy
+            if cluster is not None:
+                steps = tuple(_on_cluster(step, cluster) for step in steps)
             lacking = tuple(is_command(step) and not is_filled(step) for step in steps)
             whole = steps if finding.others else ()
             alike[finding.remedy_templates, lacking, whole].append((name, steps))

@@ -179,9 +179,9 @@ def test_each_operator_of_a_cause_has_the_remedy_of_its_own_variant(
     text = assert_page(reader.get("/operators/?view=cause")).text
     owned, _, unowned = text.partition("For cedar:")
     assert "For apple, berry:" in owned
-    assert "kubectl delete platformoperator apple kubectl delete platformoperator berry" in owned
-    assert "remove one of the two, other or apple" in owned
-    assert "remove one of the two, third or berry" in owned
+    assert "kubectl get platformoperator other apple kubectl get platformoperator third" in owned
+    assert "remove the one of the two, other or apple" in owned
+    assert "remove the one of the two, third or berry" in owned
     assert "cedar" not in owned.partition("For apple")[2]
     assert "kubectl get role leader-election -n openshift-operators -o yaml" in unowned
     assert "If nobody needs the object, delete it." in unowned
@@ -208,6 +208,17 @@ def test_the_commands_of_several_clusters_say_how_many_they_are_for(
             make_failing(cluster, f"mode-{number}", MODE)
     text = assert_page(reader.get("/operators/?view=cause")).text
     assert "The commands are for the first 4 of 6 operators. Choose one cluster to get" in text
+
+
+def test_the_commands_of_several_clusters_name_their_cluster(reader: Client, prod: Cluster) -> None:
+    Cluster.objects.update(context="admin@prod")
+    for cluster in (prod, make_cluster(name="stage", context="")):
+        make_failing(cluster, "mode", MODE)
+    text = assert_page(reader.get("/operators/?view=cause")).text
+    assert "kubectl --context=admin@prod delete platformoperator mode" in text
+    assert "kubectl delete platformoperator mode # on cluster stage" in text
+    text = assert_page(reader.get("/operators/?view=cause&cluster=prod")).text
+    assert "kubectl delete platformoperator mode" in text
 
 
 def test_no_page_has_a_placeholder_in_a_remedy(reader: Client, prod: Cluster) -> None:
