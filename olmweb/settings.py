@@ -269,6 +269,7 @@ LOGOUT_REDIRECT_URL = "/"
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_I18N = False
+FORMAT_MODULE_PATH = "olmweb.formats"
 USE_TZ = True
 
 STATIC_URL = "static/"

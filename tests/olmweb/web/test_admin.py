@@ -1,6 +1,7 @@
 """The admin lists what people manage, grouped; what a sync writes can be seen, not edited."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -307,6 +308,13 @@ def test_a_notification_that_was_given_up_can_be_sent_again(signed_in: Client) -
     assert (row.state, row.error) == (Notification.State.PENDING, "")
     again = signed_in.post(address(Notification, "changelist"), chosen, follow=True)
     assert b"1 not sent again" in again.content
+
+
+def test_the_admin_shows_times_as_the_other_pages(signed_in: Client) -> None:
+    at = datetime(2026, 3, 9, 15, 4, 5, tzinfo=UTC)
+    Action.objects.update(created_at=at)
+    page = signed_in.get(address(Action, "change", Action.objects.latest("pk").pk))
+    assert "2026-03-09 15:04:05 UTC" in page.content.decode()
 
 
 def test_admin_lists_say_what_a_person_looks_for(signed_in: Client) -> None:

@@ -1,0 +1,1 @@
+"""Formats of dates that the admin pages share with the other pages."""
