@@ -90,7 +90,7 @@ class ReadinessRow:
 @dataclass(frozen=True, slots=True)
 class Readiness:
     """The readiness of a cluster. `following` is empty if its version is unknown; `operators` is
-    the number of operators checked, without what is part of OLM. `platform` is OpenShift or
+    the number of operators checked, without the `part_of_olm`. `platform` is OpenShift or
     Kubernetes.
     """
 
@@ -100,6 +100,7 @@ class Readiness:
     platform: str
     operators: int
     rows: tuple[ReadinessRow, ...]
+    part_of_olm: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -428,7 +429,8 @@ def _of_cluster(
     )  # fmt: skip
     platform = "OpenShift" if update else "Kubernetes"
     return Readiness(
-        *(cluster.name, text, str(following or ""), platform, len(checked), tuple(rows))
+        *(cluster.name, text, str(following or ""), platform, len(checked), tuple(rows)),
+        part_of_olm=len(operators) - len(checked),
     )
 
 

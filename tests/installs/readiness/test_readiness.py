@@ -345,7 +345,7 @@ def test_what_is_part_of_olm_is_not_checked(prod: Cluster, following: Catalog) -
         bundle="packageserver",
     )
     report = readiness([prod], following)[0]
-    assert (report.rows, report.operators) == ((), 0)
+    assert (report.rows, report.operators, report.part_of_olm) == ((), 0, 1)
 
 
 def test_an_operator_condition_holds_its_operator_unless_it_was_overruled(prod: Cluster) -> None:
