@@ -24,9 +24,9 @@ def product() -> Iterator[Product]:
         yield running
 
 
-def count_of(page: Page, title: str = CAUSE) -> int:
+def count_of(page: Page) -> int:
     """How many operators the overview says that this cause has."""
-    cause = page.get_by_role("region", name="Causes").get_by_role("row").filter(has_text=title)
+    cause = page.get_by_role("region", name="Causes").get_by_role("row").filter(has_text=CAUSE)
     return int(re.findall(r"\d+", cause.inner_text())[0])
 
 
@@ -62,18 +62,16 @@ def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_p
     expect(page.get_by_role("region", name=CAUSE)).to_have_count(0)
 
 
-def test_the_page_of_a_cause_names_its_commands_and_its_change(new_page) -> None:
+def test_the_overview_leads_to_the_commands_of_a_cause(new_page) -> None:
     page = new_page()
     steps.sign_in(page, "operator")
     page.goto("/")
-    before = count_of(page, OTHER_CAUSE)
     press(page, page.get_by_role("link", name=f"View remedy for {OTHER_CAUSE}"))
     page.wait_for_url("**/operators/**")
     cause = page.get_by_role("region", name=OTHER_CAUSE)
     expect(cause).to_be_in_viewport()
     expect(cause.get_by_text("kubectl get").first).to_be_visible()
     expect(page.get_by_role("main")).not_to_contain_text("<name>")
-    expect(cause.get_by_role("link", name=f"Remove {before} PlatformOperators")).to_be_visible()
 
 
 def test_operators_of_another_cause_are_deleted_without_scripts(new_page) -> None:

@@ -105,6 +105,7 @@ def test_the_changes_of_a_leftover_crd_are_shown_with_what_the_method_does_about
     assert words in page.text
     assert f"{CRD} v1 ^.spec.size maximum is 5 now; there was none. {outcome}" in page.text
     assert "Other owner" not in page.text
+    assert "Existing objects are not checked before an install" in page.text
 
 
 def test_a_stored_version_that_the_bundle_lacks_is_refused_whatever_is_enforced(

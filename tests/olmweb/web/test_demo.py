@@ -26,7 +26,9 @@ def test_a_demo_says_that_it_is_one_with_its_accounts_and_tasks(
     tasks = [link for link in page.links if link.startswith("/software/?installable=")]
     assert client.get(tasks[0]).status_code == 200
     assert "/login/?next=/%23tasks" in page.links, "which opens the tasks again"
-    assert "viewer with demo-viewer" in assert_page(client.get("/login/")).text
+    roles = assert_page(client.get("/login/")).text
+    assert "operator demo-operator installs, upgrades and removes operators" in roles
+    assert "viewer demo-viewer only reads" in roles
 
 
 def test_it_is_one_line_until_it_is_opened(client: Client, settings: Any, prod: Any) -> None:
