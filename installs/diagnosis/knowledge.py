@@ -288,6 +288,10 @@ _WORDS_BEFORE = re.compile(
 )
 _QUOTES = re.compile(r"\\+[\"'`]|[\"'`\u2018\u2019\u201c\u201d]")
 _CONFIDENCE = {"verified": "high", "partial": "medium", "unverified": "low"}
+# What rukpak up to 0.16 writes to the owner of a Bundle before that one's message, and reasons with
+# which it always does.
+_OF_BUNDLE = re.compile(r"Failed to unpack the (\S{1,253}) Bundle: ")
+_UNPACKING = ("UnpackFailed", "UnpackPending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,17 +403,31 @@ def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     errors become facts. A text with no
     entry, or only a general one, is tried once more in other wordings: in any case, with other
     quotes, without dots at its end and common words before it, as the message in a line of a log,
-    and error by error where line ends or semicolons join several.
+    and error by error where line ends or semicolons join several. That a message begins with the
+    name of a Bundle is a fact, and so is the name if the entry has commands about its pod.
     """
     text = text[:TEXT_LIMIT]
     match = _find_one(text, kind)
     others = _others(match, text, kind) if match else []
-    if match is None or not others:
-        return match
-    facts = {**match.facts, _OTHERS: json.dumps(others[:_OTHERS_LIMIT])}
+    if match is None:
+        return None
+    facts = {**match.facts, **_of_bundle(text, match.entry)}
+    if others:
+        facts[_OTHERS] = json.dumps(others[:_OTHERS_LIMIT])
     if len(others) > _OTHERS_LIMIT:
         facts[_LEFT_OUT] = str(len(others) - _OTHERS_LIMIT)
     return KnowledgeMatch(match.entry, facts)
+
+
+def _of_bundle(text: str, entry: KnowledgeEntry) -> dict[str, str]:
+    """That the text begins with the name of a Bundle, and the name if the entry has commands about
+    the pod of that."""
+    bundle = _OF_BUNDLE.match(text)
+    if bundle is None:
+        return {}
+    remedies = (entry.remedy, *(variant.remedy for variant in entry.variants))
+    has_pod = any("{unpack_pod}" in step for remedy in remedies for step in remedy)
+    return {"makes_bundles": "true"} | ({"unpack_pod": bundle[1]} if has_pod else {})
 
 
 def _others(match: KnowledgeMatch, text: str, kind: str) -> list[str]:
@@ -470,10 +488,11 @@ def render(
         title=(variant and variant.title) or entry.title,
         cause_template=(variant and variant.cause) or entry.cause,
         remedy_templates=completed(
-            (variant or entry).remedy,
+            _about_unpack_pod((variant or entry).remedy, facts),
             kind,
             plan_failed=reason == _PLAN_FAILED,
             clusterwide=facts.get("object_namespace") == "",
+            makes_bundles=_makes_bundles(facts, reason),
         ),
         retryable=(entry.retryable if retryable is None else retryable)
         and all(other.retryable for other in others),
@@ -497,6 +516,22 @@ def _findings_of_others(
     return tuple(
         render(match.entry, match.facts, subject, reason) for match in matches if match is not None
     )
+
+
+def _makes_bundles(facts: Mapping[str, str], reason: str) -> bool | None:
+    """Whether a message of a BundleDeployment is of a release of rukpak that makes Bundles of it;
+    None if neither the message nor the reason tells."""
+    if facts.get("makes_bundles"):
+        return True
+    return False if reason in _UNPACKING else None
+
+
+def _about_unpack_pod(steps: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
+    """The steps about the pod that unpacks a bundle, which has the name of the Bundle in the
+    message, or else of the object itself."""
+    if facts.get("unpack_pod"):
+        return steps
+    return tuple(step.replace("{unpack_pod}", "{name}") for step in steps)
 
 
 def _variant(

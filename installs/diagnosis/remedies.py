@@ -28,15 +28,21 @@ _CLUSTER_ROLE = "a ClusterRole and a ClusterRoleBinding"
 
 @cache
 def completed(
-    steps: tuple[str, ...], kind: str, *, plan_failed: bool, clusterwide: bool
+    steps: tuple[str, ...],
+    kind: str,
+    *,
+    plan_failed: bool,
+    clusterwide: bool,
+    makes_bundles: bool | None,
 ) -> tuple[str, ...]:
     """The steps with what they need on OpenShift and for an object of `kind`; `plan_failed` is
     whether its message is that of a failed InstallPlan, `clusterwide` whether it is about a request
-    at the cluster scope."""
+    at the cluster scope, `makes_bundles` whether it is of a release of rukpak that makes Bundles of
+    BundleDeployments, None if it is not known."""
     if clusterwide:
         steps = tuple(step.replace(_ANY_ROLE, _CLUSTER_ROLE) for step in steps)
     steps = _with_former_kind(_with_own_revisions(_with_openshift(steps), kind), kind)
-    steps = _with_former_source(_with_namespace_of_rukpak(steps), kind)
+    steps = _with_former_source(_with_namespace_of_rukpak(steps), kind, makes_bundles)
     steps = _with_own_catalogs_of_openshift(_with_own_bundle_deployment(steps, kind), kind)
     if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
         return _with_way_past_plan(steps)
@@ -128,15 +134,22 @@ _FORMER_SOURCE = (
     "Up to release 0.16 of rukpak the source is in spec.template.spec.source of the "
     "BundleDeployment."
 )
+_SOURCE_OF_TEMPLATE = (
+    "In this release of rukpak the source is in spec.template.spec.source of the BundleDeployment."
+)
 
 
-def _with_former_source(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
-    """The steps, after those about the source of a BundleDeployment with the field that held it in
-    v1alpha1, as conditions do not tell the release."""
-    if kind != "BundleDeployment" or any("spec.template.spec" in step for step in steps):
+def _with_former_source(
+    steps: tuple[str, ...], kind: str, makes_bundles: bool | None
+) -> tuple[str, ...]:
+    """The steps, after those about the source of a BundleDeployment with the field that holds it in
+    v1alpha1, unless the message is of a release without that."""
+    told = makes_bundles is False or any("spec.template.spec" in step for step in steps)
+    if kind != "BundleDeployment" or told:
         return steps
     at = [number for number, step in enumerate(steps) if _SOURCE.search(step)]
-    return (*steps[: at[-1] + 1], _FORMER_SOURCE, *steps[at[-1] + 1 :]) if at else steps
+    sentence = _SOURCE_OF_TEMPLATE if makes_bundles else _FORMER_SOURCE
+    return (*steps[: at[-1] + 1], sentence, *steps[at[-1] + 1 :]) if at else steps
 
 
 # A PlatformOperator's BundleDeployment has its name; a Bundle's has another one.
@@ -244,7 +257,7 @@ _STANDS_FOR = {
     "release": "name of the Helm release",
     "res": "resource",
 }
-SUBJECT_NAMES = ("name", "namespace", "kind", "package")
+SUBJECT_NAMES = ("name", "namespace", "kind", "package", "unpack_pod")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _SENTENCE_LIMIT = 200

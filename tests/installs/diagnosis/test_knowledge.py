@@ -530,6 +530,17 @@ def test_the_source_of_a_bundledeployment_is_named_for_both_versions_of_its_api(
     assert "0.16" not in " ".join(bundle.remedy)
 
 
+def test_the_source_of_a_bundledeployment_is_where_the_release_of_its_message_has_it() -> None:
+    message = 'source bundle content: bundle unpack git clone error: couldn\'t find remote ref "x"'
+    kind, reason = "BundleDeployment", "UnpackFailed"
+    newer = classify(message, kind=kind, reason=reason)
+    former = classify(f"Failed to unpack the c-5d Bundle: {message}", kind=kind, reason=reason)
+    assert newer is not None
+    assert former is not None
+    assert "spec.template" not in " ".join(newer.remedy)
+    assert "In this release of rukpak" in " ".join(former.remedy)
+
+
 def test_an_object_that_can_not_be_parsed_at_the_installation_blames_no_file_for_sure() -> None:
     message = "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array"
     unpacking, installing = (
