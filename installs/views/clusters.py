@@ -46,7 +46,7 @@ from olmweb.web.preferences import remember_view
 
 CAUSES_SHOWN = 5  # on the overview of one cluster
 CHANGE_WORDS = {
-    BulkChange.MIGRATE: "Migrate to Subscriptions",
+    BulkChange.MIGRATE: "Migrate all",
     BulkChange.RETRY: "Retry all",
     BulkChange.REMOVE: "Remove all",
 }

@@ -104,7 +104,7 @@ def test_the_overview_leads_to_the_review_of_the_first_change_of_a_cause(
 ) -> None:
     client.force_login(olivia)
     page = assert_page(client.get("/"))
-    assert "Migrate to Subscriptions with AllNamespaces" in page.text
+    assert "Migrate all with AllNamespaces" in page.text
     link = next(link for link in page.links if "change=migrate" in link)
     assert AT_ONCE in client.get(link).content.decode()
     reviewed = client.post(URL, form("migrate", "acme"))
