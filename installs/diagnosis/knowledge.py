@@ -4,8 +4,9 @@ Entries are matched by rank (-1 lines of OLM Web's own that quote a controller, 
 answers of any API server, 2 its most general ones and wrappers, 3 what is left, 4 any text of a
 kind, which has to be known), the files of _FIRST before the others, then in the order of STAGES and
 of their files; the first match wins. A `wrapper` only adds context: the text in its group `detail`,
-`inner`, `last` or `logs` is classified again. Patterns must be bounded: no unlimited repetition
-except at their end. Matching is bounded in time by cutting the text.
+`inner`, `last` or `logs` is classified again. A message that joins several errors has the finding
+of one of them, whose texts go on with those of the others (parts.py). Patterns must be bounded: no
+unlimited repetition except at their end. Matching is bounded in time by cutting the text.
 """
 
 import json
@@ -163,7 +164,8 @@ class Finding:
         cause = fill_sentence(self.cause_template, self.values)
         if not self.others:
             return cause
-        return f"{cause} The message names {self._errors} errors; the steps take them in turn."
+        count = f"The message names {self._errors} errors; read the steps for all of them first."
+        return f"{cause} {count}"
 
     @property
     def remedy(self) -> tuple[str, ...]:

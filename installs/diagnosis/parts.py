@@ -84,6 +84,8 @@ def parts_of(text: str) -> list[str]:
         most = match[1].rpartition(", ")[0], match[1].partition(", ")[2]
         errors = (*joined, *match[1].split(", ")[:_PARTS_LIMIT], *filter(None, most))
         return [strip_prefixes(error) for error in errors] + [text]
+    if joined and not way_back and _HELM_ENDS.search(text):
+        return joined  # no entry is for several of Helm's errors together
     if joined:
         return [*joined, text]
     if match := _CONSTRAINTS.search(text):

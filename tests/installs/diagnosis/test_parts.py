@@ -4,6 +4,7 @@ import pytest
 
 from installs.diagnosis.knowledge import Finding, classify, finding_for
 from installs.diagnosis.parts import errors_of
+from tests.installs.diagnosis.test_producers import REFUSALS
 
 FORBIDDEN = (
     'cannot patch "sa" with kind ServiceAccount: serviceaccounts "sa" is forbidden: User '
@@ -86,6 +87,17 @@ def test_every_refusal_has_its_object_and_its_remedy(message: str) -> None:
     assert "kubectl get deployment -A --field-selector metadata.name=d" in steps
     assert "kubectl get configmaps -A --field-selector metadata.name=c" in steps
     assert not finding.retryable
+
+
+def test_none_of_two_refusals_is_left_out() -> None:
+    refusals = [row.message for row in REFUSALS if "\n" not in row.message]
+    for number, (one, other) in enumerate(zip(refusals, refusals[7:], strict=False)):
+        words = [
+            f'cannot patch "a{number}" with kind A: {one}',
+            f'cannot patch "b{number}" with kind B: {other}',
+        ]
+        known = {explained(error).id for error in words}
+        assert known <= set(ids(explained(" && ".join(words)))), (one, other)
 
 
 def test_no_part_has_the_object_of_another_one() -> None:
