@@ -236,6 +236,7 @@ _PLAN_FAILED = "InstallComponentFailed"
 _HAVE_PLANS = ("InstallPlan", "Subscription")
 _PLAN_STAYS_FAILED = "OLM does not try a failed InstallPlan again."
 _RETRY = "press Retry on the Subscription"
+_PLAN_GOES = "api-namespace-terminating"
 # A plan in this phase has no message but the error of its last attempt.
 _PLAN_TRIED = "Installing"
 # OLM tries what the cluster forbids without a limit of time.
@@ -243,7 +244,7 @@ _REFUSALS = (
     *("api-forbidden", "api-rbac-escalation", "api-owner-reference", "api-namespace-terminating"),
     *("api-quota", "api-quota-needs-limits", "api-quota-uncounted", "api-limitrange"),
     *("api-podsecurity", "api-scc", "api-pod-serviceaccount-missing", "api-priorityclass-missing"),
-    "api-admission-policy",
+    *("api-admission-policy", "api-change-refused"),
 )
 _PLAN_FAILS_SOON = (
     "OLM tries the InstallPlan again for a minute, unless --install-plan-retry-timeout says "
@@ -379,7 +380,8 @@ def finding_for(
 
 def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     """The finding whose note says how long OLM tries an InstallPlan, whatever the cause, and that
-    a failed one stays failed. It names the Retry unless the remedy does, or replaces the plan."""
+    a failed one stays failed. It names the Retry unless the remedy does, or replaces the plan, or
+    the plan goes with its namespace."""
     if kind in _HAVE_PLANS and reason == _PLAN_FAILED:
         note = _PLAN_STAYS_FAILED
     elif kind == "InstallPlan" and reason == _PLAN_TRIED and not _tried_for_ever(finding):
@@ -387,7 +389,7 @@ def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     else:
         return finding
     steps = finding.remedy_templates
-    told = any(_RETRY in step for step in steps)
+    told = finding.id == _PLAN_GOES or any(_RETRY in step for step in steps)
     if told or (not finding.retryable and replaces_plan(steps)):
         return replace(finding, note=note)
     return replace(finding, note=f"{note} When the cause is gone, {_RETRY}.")

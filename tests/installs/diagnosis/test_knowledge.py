@@ -23,7 +23,7 @@ from installs.diagnosis.remedies import PLACEHOLDER, SUBJECT_NAMES, is_command, 
 
 # Samples that a more precise entry rightly takes, directly or inside a wrapper.
 TAKEN_BY = {
-    "cs-registry-server": "api-forbidden",
+    "cs-registry-server": "api-change-refused",
     "required-resource-not-found": "no-matches-for-kind",
 }
 # Samples that a general entry, whose own words are still there, takes in that wording.

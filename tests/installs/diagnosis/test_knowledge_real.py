@@ -23,7 +23,7 @@ RENAMED = {
     "helm-ownership-generic": "helm-ownership-conflict",
     # A wrapper gives way to the cause inside it.
     "required-resource-not-found": "no-matches-for-kind",
-    "cs-registry-server": "api-forbidden",
+    "cs-registry-server": "api-change-refused",
     "crd-validate-other": "api-internal-error",
     "bundle-storage": "rk-store-full",
     "crd-dataloss-check-error": "crd-update-failed",
