@@ -55,7 +55,7 @@ _COLLISIONS = re.compile(r"revision object collisions in phase \d{1,9}\n")
 # How errors begin that are not alike, and those of one field each.
 _BEGINNINGS = (
     r"(?i:failed to |error |errors |unable to |could not |couldn't |cannot |can't |rpc error: "
-    r"|admission webhook |internal error |operation cannot "
+    r"|admission webhook |internal error |operation cannot |unauthorized(?=$|[,:])|etcdserver: "
     r"|[\w./-]{1,300} \W{1,2}[^\"'`\s]{1,253}\W{1,2} "
     r"(?:is forbidden|is invalid|not found|already exists)"
     r"|[a-z][\w.()\[\]/-]{0,300}: (?:required value|invalid value|unsupported value|forbidden"

@@ -51,6 +51,14 @@ def test_errors_keep_the_words_before_and_after_their_list() -> None:
     ]
 
 
+def test_errors_of_a_list_that_are_not_alike_are_told_by_how_errors_begin() -> None:
+    assert errors_of('[services "a" is forbidden: x, y, Unauthorized, failed to do z: w, v]') == [
+        'services "a" is forbidden: x, y',
+        "Unauthorized",
+        "failed to do z: w, v",
+    ]
+
+
 def test_the_error_of_the_upgrade_comes_before_those_of_the_way_back() -> None:
     message = f"rollback failed: {FORBIDDEN} && {CONFLICT}: original upgrade error: {IMMUTABLE}"
     assert errors_of(message) == [IMMUTABLE, FORBIDDEN, CONFLICT]
