@@ -407,6 +407,10 @@ class Bundle(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def supports(self, install_mode: str) -> bool:
+        """Whether it is known to support an install mode such as OwnNamespace."""
+        return self.install_modes_known and install_mode in self.install_modes
+
 
 class BundleGVK(models.Model):
     bundle = models.ForeignKey(

@@ -295,6 +295,10 @@ class InstallRows:
             return best.target == WatchTarget.ALL
         return "AllNamespaces" in self.package.install_modes
 
+    def supports_own(self) -> bool:
+        bundle = self.find_bundle(self.version) or self.bundle(self.package.head_bundle)
+        return bundle is not None and bundle.supports("OwnNamespace")
+
     def catalog_source(self) -> SourceName:
         """The CatalogSource with the name of the catalog, in the catalog's own namespace if it has
         one."""
@@ -339,6 +343,9 @@ class _NamespaceContext:
         if self.target is not None:
             return self.target == WatchTarget.ALL
         return "AllNamespaces" in self.package.install_modes
+
+    def supports_own(self) -> bool:
+        return False  # nothing in a list has a namespace of its own
 
     def catalog_source(self) -> SourceName:
         return SourceName()

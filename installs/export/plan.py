@@ -27,19 +27,20 @@ from installs.export.files import (
 from installs.facts.cluster_facts import namespace_of_global_group
 from installs.facts.configuration import config_schema, read_text, require_config_field
 from installs.methods import AUTOMATIC, METHODS, InstallChoice
-from installs.methods.base import SourceName, namespace_for
+from installs.methods.base import FOLLOWS_NAMESPACE, SourceName, namespace_for
 from installs.methods.configuration import CONFIG
 from installs.models import ClusterInventory, Component
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.resources import CATALOG_SOURCES, OPERATOR_GROUPS
 
 WORDS = (
-    *("path", "channel", "version", "name", "namespace", "targets", "approval"),
-    *("source", "source_namespace", "service_account"),
+    *("path", "channel", "version", "name", "namespace", "mode", "targets", "approval"),
+    *("source", "source_namespace", "service_account", FOLLOWS_NAMESPACE),
 )
 # Of the bundles that a caller hands over.
 DEFAULTS_FIELDS = ("suggested_namespace", "install_modes", "install_modes_known")
 REPOSITORY_WORDS = ("repo", "repo_path", "revision")
+DEFAULT_REVISION = "HEAD"
 LIMIT = 300  # characters of one value
 YAML, KUSTOMIZE, ARGOCD = "manifests.yaml", "kustomize.zip", "argocd.yaml"
 TYPES = {YAML: "application/yaml", KUSTOMIZE: "application/zip", ARGOCD: "application/yaml"}
@@ -154,7 +155,7 @@ def read_repository(words: Mapping[str, str], folder: str) -> Repository:
     path = values["repo_path"] or folder
     if not _FOLDER.fullmatch(path) or ".." in path.split("/"):
         wrong["repo_path"] = "The folder is relative to the repository, such as operators/etcd."
-    revision = values["revision"] or "HEAD"
+    revision = values["revision"] or DEFAULT_REVISION
     if not _REVISION.fullmatch(revision):
         wrong["revision"] = "The revision is a branch, tag or commit, such as main."
     if wrong:
@@ -202,7 +203,8 @@ def _choice(
     values = {**given, **rules.values_for(pinned, resolution.bundle, resolution.channel)}
     # `*` is `all` of the install form, whose words `all` and `own` are namespaces here.
     named = dict.fromkeys(target.strip() for target in given["targets"].split(","))
-    values["targets"] = {"": "", "*": "all"}.get(given["targets"], f"{','.join(named)},")
+    targets = {"": "", "*": "all"}.get(given["targets"], f"{','.join(named)},")
+    values["targets"] = given["mode"] if given["mode"] in ("all", "own") else targets
     account = given["service_account"] if "service_account" in offered else ""
     approval = given["approval"] or values["approval"] or AUTOMATIC
     version = (cluster.kinds.get(path, {}).get("version") if cluster else "") or ""
@@ -257,6 +259,9 @@ class _ExportContext:
         if self.bundle is None or not self.bundle.install_modes_known:
             return True
         return _ALL in self.bundle.install_modes or _OWN not in self.bundle.install_modes
+
+    def supports_own(self) -> bool:
+        return self.bundle is not None and self.bundle.supports(_OWN)
 
     def catalog_source(self) -> SourceName:
         """The requested CatalogSource, else the catalog itself, else the CatalogSource of the

@@ -97,6 +97,11 @@ class UpgradeChange(NamedTuple):
     version: str = ""
 
 
+# A key of the values of a form: not empty if nobody chose the installation mode, which then follows
+# an entered namespace.
+FOLLOWS_NAMESPACE = "follows_namespace"
+
+
 class InstallContext(Protocol):
     """The facts that the defaults of an install depend on."""
 
@@ -106,6 +111,9 @@ class InstallContext(Protocol):
 
     def watches_all(self) -> bool:
         """Whether the OperatorGroup watches every namespace by default."""
+
+    def supports_own(self) -> bool:
+        """Whether the bundle is known to support to watch its own namespace alone."""
 
     def catalog_source(self) -> SourceName: ...
     def suggested_namespace(self) -> str: ...

@@ -10,6 +10,7 @@ from catalogs.resolve.facts import Resolution
 from installs.methods.base import (
     AUTOMATIC,
     CONFIG_FIELD,
+    FOLLOWS_NAMESPACE,
     MANUAL,
     CrdOwner,
     InstallChoice,
@@ -53,8 +54,9 @@ class SubscriptionMethod(Method):
     ) -> InstallChoice:
         source = context.catalog_source()
         text = values.get("targets", "")
-        wants_all = text == _ALL or (not text and context.watches_all())
         namespace = values.get("namespace", "")
+        follows = bool(values.get(FOLLOWS_NAMESPACE)) and _is_own_namespace(namespace, context)
+        wants_all = text == _ALL or (not text and context.watches_all() and not follows)
         if not namespace and wants_all:
             namespace = context.namespace_of_global_group()
         namespace = namespace or context.suggested_namespace()
@@ -193,6 +195,12 @@ class SubscriptionMethod(Method):
             f"Not deleted: {crds_with_objects(crds)}, the OperatorGroup, the namespace, and "
             "operators that were installed as dependencies.",
         )
+
+
+def _is_own_namespace(namespace: str, context: InstallContext) -> bool:
+    """Whether the namespace was chosen for this operator alone, which can be limited to it."""
+    usual = namespace in ("", context.suggested_namespace())
+    return not usual and not context.has_group(namespace) and context.supports_own()
 
 
 def _operator_group(choice: InstallChoice) -> Manifest:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs import lookup
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Bundle, Package
+from catalogs.models import Bundle, Catalog, Package
 from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
 from catalogs.verdicts.rules import Verdict
@@ -23,6 +23,7 @@ from installs.actions.plan import offered_methods
 from installs.export.files import kustomize_folder
 from installs.export.plan import (
     ARGOCD,
+    DEFAULT_REVISION,
     DEFAULTS_FIELDS,
     KUSTOMIZE,
     TYPES,
@@ -33,15 +34,27 @@ from installs.export.plan import (
     plan_export,
     read_repository,
 )
-from installs.methods import METHODS, InstallChoice
+from installs.methods import AUTOMATIC, MANUAL, METHODS, InstallChoice
 from installs.methods.configuration import TEXT_LIMIT
-from installs.views.forms import UNPROCESSABLE
+from installs.views.forms import (
+    MODE_VALUES,
+    UNPROCESSABLE,
+    ModeForm,
+    RadioOption,
+    installation_modes,
+)
 from olmweb.errors import OlmwebError
-from olmweb.web.forms import ValueField, ValuesForm
+from olmweb.web.forms import ValueField
 from olmweb.web.pages import render_page
 
+# As an export means them: the first is its default.
+APPROVALS = (
+    RadioOption(MANUAL, "Manual", "Stays at the pinned version until an InstallPlan is approved."),
+    RadioOption(AUTOMATIC, "Automatic", "Updates install automatically along the channel."),
+)
 
-class ExportForm(ValuesForm):
+
+class ExportForm(ModeForm):
     """The values of an export and of its Git repository."""
 
     path = ValueField()
@@ -49,7 +62,6 @@ class ExportForm(ValuesForm):
     version = ValueField()
     name = ValueField()
     namespace = ValueField()
-    targets = ValueField()
     approval = ValueField()
     source = ValueField()
     source_namespace = ValueField()
@@ -82,16 +94,19 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
         "form": form,
     }
     of_channel = f"channel {channel}" if channel else "all channels"
-    choice = f"Choose one of the {len(context['versions'])} versions of {of_channel}"
+    version_hint = f"Choose one of the {len(context['versions'])} versions of {of_channel}"
     context["version_hint"] = (
         METHODS[chosen["path"]].version_hint
-        or f"{choice}, or enter a range such as >=1.0.0 <2.0.0."
+        or f"{version_hint}, or enter a range such as >=1.0.0 <2.0.0."
     )
     status = 200
+    export: Export | None = None
     try:
         export = plan_export(package_row, words, facts, bundles)
-        if not words["version"]:
-            context["version_hint"] += f" Default: {export.resolution.version}"
+        form.require_names()
+        words = {name: value for name, value in words.items() if name not in MODE_VALUES}
+        # The files have the installation mode of the page, however that was chosen.
+        words["targets"] = _targets(export.choice)
         context |= _shown(export) | {"links": _links(package_row, words, (YAML, KUSTOMIZE))}
         if words["repo"]:
             read_repository(words, export.folder)
@@ -103,7 +118,61 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
         status = UNPROCESSABLE
         form.refuse(error.fields)
         context["refusal"] = error
+    context |= _fields(package_row, chosen, export, bundles)
     return render_page(request, "installs/export.html", context, partial="form", status=status)
+
+
+def _fields(
+    package: Package, values: dict[str, str], export: Export | None, bundles: Sequence[Bundle]
+) -> dict[str, Any]:
+    """The installation modes, the defaults of empty fields, and the values of fields that the form
+    does not show, so that another install method or namespace finds them again. `export` is None
+    for values that are refused."""
+    method, choice = METHODS[values["path"]], export.choice if export else None
+    shown = {"path", "channel", "version", "name", "repo", "repo_path", "revision"}
+    context: dict[str, Any] = {"defaults": _defaults(export) if export else {}}
+    if method.needs_namespace:
+        shown.add("namespace")
+    if method.needs_group:
+        shown.add("approval")
+        context |= {
+            "approvals": APPROVALS,
+            "approval": values["approval"] or MANUAL,
+            "asks_source": package.catalog.source_kind != Catalog.SourceKind.CATALOG_SOURCE,
+        }
+        if context["asks_source"]:
+            shown |= {"source", "source_namespace"}
+        if choice is None or choice.make_group:
+            shown |= {"mode", "targets"}
+            name = export.resolution.bundle if export else package.head_bundle
+            bundle = next((bundle for bundle in bundles if bundle.name == name), None)
+            context |= installation_modes(choice, values, bundle)
+        else:
+            context["group_namespace"] = choice.namespace
+    elif method.needs_namespace:
+        shown.add("service_account")
+    if method.config_hint:
+        shown.add("config")
+    unseen = values.keys() - shown - (MODE_VALUES - {"mode"})
+    return context | {"unseen": {name: values[name] for name in sorted(unseen) if values[name]}}
+
+
+def _defaults(export: Export) -> dict[str, str]:
+    """What empty fields stand for."""
+    return {
+        "version": export.resolution.version,
+        "name": export.choice.name,
+        "namespace": export.choice.namespace,
+        "source": export.choice.catalog,
+        "source_namespace": export.choice.catalog_namespace,
+        "repo_path": export.folder,
+        "revision": DEFAULT_REVISION,
+    }
+
+
+def _targets(choice: InstallChoice) -> str:
+    """The installation mode as `plan_export` reads it."""
+    return (",".join(choice.targets) or "*") if METHODS[choice.method].needs_group else ""
 
 
 def _first_method(package: Package, channel: str, version: str) -> InstallMethod:
@@ -169,7 +238,7 @@ def export_url(package: Package, choice: InstallChoice) -> str:
         "version": choice.version,
         "name": choice.name,
         "namespace": choice.namespace,
-        "targets": (",".join(choice.targets) or "*") if group else "",
+        "targets": _targets(choice),
         "approval": choice.approval if group else "",
         "source": choice.catalog if group else "",
         "source_namespace": choice.catalog_namespace,

@@ -3,25 +3,27 @@
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
-from catalogs.models import Package
+from catalogs.models import Bundle, Package
 from installs.actions import bulk, plan_changes, record
 from installs.actions.bulk import Item
 from installs.actions.objects import CARRIES_MORE
 from installs.actions.plan import Plan, paths_of, read_catalog_sources
 from installs.diagnosis.approvals import Approval
+from installs.methods import AUTOMATIC, MANUAL, InstallChoice
+from installs.methods.base import FOLLOWS_NAMESPACE
 from installs.methods.configuration_fields import form_problems
 from installs.models import Action, Component, Operator
 from installs.presenters.object_details import listed
 from installs.queries.activity import later_actions
 from olmweb.accounts.roles import AnyUser
-from olmweb.errors import OlmwebError
+from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
 from olmweb.web.forms import ValueField, ValuesForm
@@ -60,6 +62,99 @@ class ConfigurationForm(ValuesForm):
     def refuse(self, sentences: Mapping[str, str]) -> None:
         """A problem of the configuration is shown at the field that has the value."""
         super().refuse(form_problems(sentences, self.cleaned_data))
+
+
+class RadioOption(NamedTuple):
+    """A radio button: its value, its words, a sentence beside it, and whether it is disabled."""
+
+    value: str
+    words: str
+    hint: str = ""
+    disabled: bool = False
+
+
+APPROVALS = (
+    RadioOption(AUTOMATIC, "Automatic", "Updates install automatically."),
+    RadioOption(
+        MANUAL,
+        "Manual",
+        "Each update needs approval; until then no Subscription of the namespace is updated.",
+    ),
+)
+ALL, OWN, SELECTED = "all", "own", "selected"  # installation modes; targets knows the first two
+# Install modes of bundles, any of which an installation mode needs.
+MODES = (
+    (ALL, "All namespaces on the cluster", ("AllNamespaces",)),
+    (OWN, "This namespace only", ("OwnNamespace",)),
+    (SELECTED, "Selected namespaces", ("SingleNamespace", "MultiNamespace")),
+)
+
+
+class ModeForm(ValuesForm):
+    """The installation mode, which follows an entered namespace until it is chosen."""
+
+    mode = ValueField()  # ALL, OWN or SELECTED; empty: as `targets` says
+    targets = ValueField()  # ALL, OWN, or names with commas
+    suggested_mode = ValueField()  # the one that the form chose by itself
+
+    def clean(self) -> dict[str, Any]:
+        """Leaves a suggested mode open, and puts a chosen one into `targets`."""
+        values = self.cleaned_data
+        if values["mode"] and values["mode"] == values["suggested_mode"]:
+            values |= {"mode": "", "targets": ""}
+        if values["mode"] in (ALL, OWN):
+            values["targets"] = values["mode"]
+        elif values["mode"] == SELECTED and values["targets"] in (ALL, OWN):
+            values["targets"] = ""
+        is_open = not values["mode"] and not values["targets"].strip(" ,")
+        values[FOLLOWS_NAMESPACE] = "yes" if is_open else ""
+        return values
+
+    def require_names(self) -> None:
+        """Raises BadRequest for selected namespaces without a name."""
+        values = self.cleaned_data
+        if values["mode"] == SELECTED and not values["targets"].strip(" ,"):
+            sentence = "Name the namespaces to watch; separate several with commas."
+            raise BadRequest(sentence, code="invalid", targets=sentence)
+
+
+# Of a ModeForm, beside `targets`.
+MODE_VALUES = frozenset({"mode", "suggested_mode", FOLLOWS_NAMESPACE})
+
+
+def installation_modes(
+    choice: InstallChoice | None, values: Mapping[str, str], bundle: Bundle | None
+) -> dict[str, Any]:
+    """The installation modes that the values of a ModeForm can have; `choice` is None for values
+    that are refused. Those that the bundle does not support are disabled, but not the chosen one,
+    whose value the form would lose."""
+    if values["mode"] == SELECTED or choice is None:
+        mode = values["mode"] or (SELECTED if values["targets"] else ALL)
+    elif choice.targets:
+        mode = OWN if choice.targets == (choice.namespace,) else SELECTED
+    else:
+        mode = ALL
+    supported = set(bundle.install_modes) if bundle and bundle.install_modes_known else None
+    options = []
+    for value, words, needed in MODES:
+        unsupported = supported is not None and supported.isdisjoint(needed)
+        hint = f"{bundle} does not support {' or '.join(needed)}." if unsupported else ""
+        options.append(RadioOption(value, words, hint, unsupported and value != mode))
+    follows = bool(values[FOLLOWS_NAMESPACE]) and choice is not None
+    namespace = values["namespace"].strip()
+    if follows and mode == OWN and namespace and bundle and bundle.supports("AllNamespaces"):
+        hint = (
+            f"Selected because {namespace} has no OperatorGroup yet. If the operator has to watch "
+            "more, select another mode."
+        )
+        options[1] = options[1]._replace(hint=hint)
+    named = values["targets"] if values["targets"] not in (ALL, OWN) else ""
+    return {
+        "mode": mode,
+        "modes": options,
+        "target_names": named,
+        "suggested_mode": mode if follows else "",
+    }
 
 
 def form_key(request: HttpRequest) -> str:

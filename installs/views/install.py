@@ -5,7 +5,7 @@ place.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
@@ -27,16 +27,20 @@ from installs.facts.configuration import read_values
 from installs.methods.configuration_fields import form_problems, offered_fields
 from installs.views.export import export_url
 from installs.views.forms import (
+    APPROVALS,
     EDIT,
     METHODS,
+    MODE_VALUES,
     ConfigurationForm,
+    ModeForm,
     form_key,
+    installation_modes,
     review,
     show_form,
     targets_of,
 )
 from olmweb.accounts.roles import person, sign_in_required
-from olmweb.errors import BadRequest, OlmwebError
+from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.forms import ValueField
 
@@ -48,19 +52,16 @@ NOWHERE = OlmwebError(
 )
 
 
-ALL, OWN, SELECTED = "all", "own", "selected"  # installation modes; targets knows the first two
 # Of the cluster, in the list of suggestions: 10 kB.
 NAMESPACES_LISTED = 200
 PLATFORM_PREFIXES = ("kube-", "openshift-")
 
 
-class InstallForm(ConfigurationForm):
+class InstallForm(ModeForm, ConfigurationForm):
     cluster = ValueField()
     path = ValueField()
     name = ValueField()
     namespace = ValueField()
-    mode = ValueField()  # ALL, OWN or SELECTED; empty: as `targets` says
-    targets = ValueField()  # ALL, OWN, or names with commas
     channel = ValueField()
     version = ValueField()
     approval = ValueField()
@@ -70,41 +71,11 @@ class InstallForm(ConfigurationForm):
     suggested = ValueField()  # the namespace that the form filled in by itself
 
     def clean(self) -> dict[str, Any]:
-        """Leaves a suggested namespace open, as another install method may suggest another, and
-        puts the installation mode into `targets`."""
-        values = self.cleaned_data
+        """Leaves a suggested namespace open, as another install method may suggest another."""
+        values = super().clean()
         if values["suggested"] and values["namespace"] == values["suggested"]:
             values["namespace"] = ""
-        if values["mode"] in (ALL, OWN):
-            values["targets"] = values["mode"]
-        elif values["mode"] == SELECTED and values["targets"] in (ALL, OWN):
-            values["targets"] = ""
         return values
-
-
-class RadioOption(NamedTuple):
-    """A radio button: its value, its words, a sentence beside it, and whether it is disabled."""
-
-    value: str
-    words: str
-    hint: str = ""
-    disabled: bool = False
-
-
-APPROVALS = (
-    RadioOption(methods.AUTOMATIC, "Automatic", "Updates install automatically."),
-    RadioOption(
-        methods.MANUAL,
-        "Manual",
-        "Each update needs approval; until then no Subscription of the namespace is updated.",
-    ),
-)
-# Install modes of bundles, any of which an installation mode needs.
-MODES = (
-    (ALL, "All namespaces on the cluster", ("AllNamespaces",)),
-    (OWN, "This namespace only", ("OwnNamespace",)),
-    (SELECTED, "Selected namespaces", ("SingleNamespace", "MultiNamespace")),
-)
 
 
 @never_cache
@@ -138,9 +109,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     rows = InstallRows(target, package_row, values["channel"].strip(), values["version"].strip())
     context |= _paths(rows, values)
     try:
-        if values["mode"] == SELECTED and not values["targets"].strip(" ,"):
-            sentence = "Name the namespaces to watch; separate several with commas."
-            raise BadRequest(sentence, code="invalid", targets=sentence)
+        form.require_names()
         config = _config(rows, context["path"], values)
         plan = plan_install(
             target, package_row, context["name"], context["path"], values, rows, config
@@ -200,7 +169,7 @@ def _fields(
     offered -= {"targets"}
     if method.needs_group and choice.make_group:
         offered |= {"targets"}
-    unseen = set(values) - offered - {"cluster", "path", "suggested", "mode"}
+    unseen = set(values) - offered - {"cluster", "path", "suggested", *MODE_VALUES}
     return {
         "choice": choice,
         "offered": offered,
@@ -212,29 +181,11 @@ def _fields(
         "account_required": method.needs_account(choice),
         "configurable": configurable,
         "export_url": export_url(rows.package, choice),
-    } | (_modes(rows, choice, values, target) if "targets" in offered else {})
-
-
-def _modes(
-    rows: InstallRows, choice: methods.InstallChoice, values: Mapping[str, str], target: str
-) -> dict[str, Any]:
-    """The installation modes. Those that the bundle does not support are disabled, but not the
-    chosen one, whose value the form would lose."""
-    if values["mode"] == SELECTED:
-        mode = SELECTED
-    elif choice.targets:
-        mode = OWN if choice.targets == (choice.namespace,) else SELECTED
-    else:
-        mode = ALL
-    bundle = rows.bundle(target or rows.package.head_bundle)
-    supported = set(bundle.install_modes) if bundle and bundle.install_modes_known else None
-    options = []
-    for value, words, needed in MODES:
-        unsupported = supported is not None and supported.isdisjoint(needed)
-        hint = f"{bundle} does not support {' or '.join(needed)}." if unsupported else ""
-        options.append(RadioOption(value, words, hint, unsupported and value != mode))
-    named = values["targets"] if values["targets"] not in (ALL, OWN) else ""
-    return {"mode": mode, "modes": options, "target_names": named}
+    } | (
+        installation_modes(choice, values, rows.bundle(target or rows.package.head_bundle))
+        if "targets" in offered
+        else {}
+    )
 
 
 def _group(rows: InstallRows, choice: methods.InstallChoice) -> str:

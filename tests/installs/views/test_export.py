@@ -1,6 +1,7 @@
 """Export instead of install: what the files hold, that they are pinned, and hostile words."""
 
 import io
+import re
 import zipfile
 from typing import Any
 
@@ -344,3 +345,55 @@ def test_the_form_leaves_out_a_method_that_installs_another_version_first(
         make_prediction(bundle=bundle, path=path, verdict="installable")
     page = reader.get("/software/prod/served/grafana/export")
     assert page.context["chosen"]["path"] == "Subscription"
+
+
+# -- the fields ------------------------------------------------------------------------------------
+
+
+def test_an_entered_namespace_is_watched_alone_and_the_files_agree(
+    reader: Client, catalog: Catalog
+) -> None:
+    bundles = catalog.packages.get().bundles
+    bundles.update(install_modes=["AllNamespaces", "OwnNamespace"], install_modes_known=True)
+    page = reader.get(FOLDER, {"namespace": "team-x", "mode": "all", "suggested_mode": "all"})
+    content = page.content.decode()
+    assert re.search(r'<input type="radio"[^>]*value="own"[^>]*checked', content)
+    assert "Selected because team-x has no OperatorGroup yet." in assert_page(page).text
+    group = list(yaml.safe_load_all(reader.get(page.context["links"]["yaml"]).content))[1]
+    assert group["spec"] == {"targetNamespaces": ["team-x"]}
+    page = reader.get(FOLDER, {"namespace": "team-x", "mode": "all", "suggested_mode": "own"})
+    assert page.context["export"].choice.targets == ()
+    group = list(yaml.safe_load_all(reader.get(page.context["links"]["yaml"]).content))[1]
+    assert group["spec"] == {}
+
+
+def test_the_installation_mode_is_chosen_as_in_the_install_form(
+    reader: Client, catalog: Catalog
+) -> None:
+    bundles = catalog.packages.get().bundles
+    bundles.update(install_modes=["OwnNamespace"], install_modes_known=True)
+    page = reader.get(FOLDER)
+    assert "grafana.v1.1.0 does not support AllNamespaces." in assert_page(page).text
+    refused = reader.get(FOLDER, {"mode": "selected", "targets": ""})
+    assert "Name the namespaces to watch" in assert_page(refused, 422).text
+    assert 'id="field-targets-error"' in refused.content.decode()
+    assert "links" not in refused.context
+    page = reader.get(FOLDER, {"mode": "selected", "targets": "a, b"})
+    assert page.context["export"].choice.targets == ("a", "b")
+
+
+def test_empty_fields_show_what_they_stand_for(reader: Client, catalog: Catalog) -> None:
+    content = reader.get(FOLDER).content.decode()
+    defaults = {"version": "1.1.0", "name": "grafana", "namespace": "grafana", "revision": "HEAD"}
+    for name, value in defaults.items():
+        assert re.search(rf'name="{name}"[^>]*placeholder="{value}"', content), name
+    assert re.search(r'name="approval"\s+value="Manual"[^>]*checked', content)
+
+
+def test_a_value_waits_for_its_method(reader: Client, catalog: Catalog) -> None:
+    values = {"path": "PlatformOperator", "namespace": "team-x", "mode": "own"}
+    content = reader.get(FOLDER, values).content.decode()
+    assert '<input type="hidden" name="namespace" value="team-x">' in content
+    assert '<input type="hidden" name="mode" value="own">' in content
+    content = reader.get(FOLDER, values | {"path": "Subscription"}).content.decode()
+    assert '<input type="hidden" name="namespace"' not in content

@@ -438,6 +438,36 @@ def test_installation_modes_that_the_bundle_lacks_are_disabled_with_the_reason(
     assert radios(shown, "mode")["all"] == "checked"
 
 
+@pytest.mark.parametrize(
+    ("values", "mode", "targets"),
+    [
+        ({"namespace": "team-x", "mode": "all", "suggested_mode": "all"}, "own", ("team-x",)),
+        ({"namespace": "team-x"}, "own", ("team-x",)),
+        ({"namespace": "team-x", "mode": "all", "suggested_mode": "own"}, "all", ()),
+        ({"namespace": "team-x", "mode": "all"}, "all", ()),
+        ({"namespace": "etcd-system", "mode": "all", "suggested_mode": "all"}, "all", ()),
+        ({"mode": "own", "suggested_mode": "own"}, "all", ()),
+    ],
+)
+def test_an_entered_namespace_is_watched_alone_until_a_mode_is_chosen(
+    writer: Client, package: Package, values: dict[str, str], mode: str, targets: tuple[str, ...]
+) -> None:
+    Bundle.objects.update(install_modes=["AllNamespaces", "OwnNamespace"], install_modes_known=True)
+    shown = writer.post(INSTALL, {"path": "Subscription", "step": "edit", **values})
+    assert shown.context["plan"].choice.targets == targets
+    assert radios(shown, "mode")[mode] == "checked"
+    sentence = "Selected because team-x has no OperatorGroup yet."
+    assert (sentence in assert_page(shown).text) == (mode == "own")
+
+
+def test_a_bundle_that_cannot_watch_an_entered_namespace_alone_watches_all(
+    writer: Client, package: Package
+) -> None:
+    Bundle.objects.update(install_modes=["AllNamespaces"], install_modes_known=True)
+    shown = writer.get(INSTALL, {"path": "Subscription", "namespace": "team-x"})
+    assert shown.context["plan"].choice.targets == ()
+
+
 def test_after_the_dry_run_its_outcome_has_the_focus_and_not_install(
     writer: Client, package: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
