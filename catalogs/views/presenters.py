@@ -10,14 +10,15 @@ from functools import lru_cache
 from html import escape
 from urllib.parse import quote_plus, urlencode
 
+from django.db.models import Count
 from django.http import QueryDict
-from django.urls import NoReverseMatch
+from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import SafeString
 
 from catalogs.contents.bulk_inspection import BUDGET
 from catalogs.fbc.package_texts import fold
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Catalog, CatalogInspection, Package
+from catalogs.models import Bundle, Catalog, CatalogInspection, Package
 from catalogs.search.find import (
     ANSWERS,
     FAILED,
@@ -159,6 +160,7 @@ class Card:
     summary: SafeString
     why: Sequence[SafeString] = ()
     differs: Sequence[str] = ()
+    other_images: bool = False  # of bundles with the same name, if the sources differ
 
     @property
     def key(self) -> str:
@@ -167,22 +169,46 @@ class Card:
 
     @property
     def difference(self) -> str:
-        """The aspects in which the sources differ; empty when they are one package."""
-        return " and ".join(self.differs)
+        """The aspects in which the sources differ, the most important first; empty when they are
+        one package."""
+        aspects = ["versions"] if self._versions_differ else []
+        if self.other_images:
+            aspects.append("images")
+        *first, last = (*aspects, *self.differs)
+        return f"{', '.join(first)} and {last}" if first else last
+
+    @property
+    def _versions_differ(self) -> bool:
+        return len({row.head_version for row in self.sources}) > 1
 
     @property
     def source_names(self) -> str:
         """The first catalogs that have it, for a tooltip: `redhat-operators on prod`, or on how
-        many clusters."""
-        places: dict[tuple[str, bool], list[str]] = {}
+        many clusters; with their versions where these differ."""
+        places: dict[tuple[str, bool, str], list[str]] = {}
         for row in self.sources:
-            places.setdefault((row.source, row.cluster == LOCAL), []).append(row.cluster)
+            version = f" ({row.head_version or 'no version'})" if self._versions_differ else ""
+            place = (row.source, row.cluster == LOCAL, version)
+            places.setdefault(place, []).append(row.cluster)
         return _first_names(
-            source
+            f"{source}{version}"
             if local
             else f"{source} on {clusters[0] if len(clusters) == 1 else f'{len(clusters)} clusters'}"
-            for (source, local), clusters in places.items()
+            f"{version}"
+            for (source, local, version), clusters in places.items()
         )
+
+    @property
+    def compare_url(self) -> str:
+        """The comparison of the package in the shown catalog with the first other one that has it;
+        empty without one."""
+        others = (row for row in self.sources if row.source != self.row.source)
+        other = next(others, None)
+        if other is None:
+            return ""
+        first, second = (f"{row.cluster}/{row.catalog}" for row in (self.row, other))
+        values = {"from": first, "to": second, "package": self.row.name}
+        return reverse("catalogs:compare", query=values)
 
     @property
     def verdicts(self) -> list[tuple[str, str]]:
@@ -249,6 +275,7 @@ def cards(
         for match in matches
     }
     texts = descriptions_of([key for key, unseen in sought.items() if unseen])
+    other_images = _with_other_images(match for match in matches if match.differs)
     shown_cards = []
     for match in matches:
         row = match.row
@@ -267,9 +294,21 @@ def cards(
                 summary=mark(row.summary, words),
                 why=[*why, passage] if passage else why,
                 differs=match.differs,
+                other_images=row.name in other_images,
             )
         )
     return shown_cards
+
+
+def _with_other_images(matches: Iterable[PackageMatch]) -> set[str]:
+    """The names of the packages whose sources have a bundle of one name with other images. One
+    query, and none without matches."""
+    ids = [row.id for match in matches for row in match.sources]
+    if not ids:
+        return set()
+    rows = Bundle.objects.filter(package__in=ids).exclude(image="").order_by()
+    images = rows.values("package__name", "name").annotate(images=Count("image", distinct=True))
+    return set(images.filter(images__gt=1).values_list("package__name", flat=True))
 
 
 def read_as(hits: Hits | None) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from catalogs.models import Catalog, Package, PackageSearch, PredictionRun
+from catalogs.models import Bundle, Catalog, Package, PackageSearch, PredictionRun
 from catalogs.views.software import BUNDLES_OF, BUNDLES_PAGE
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_operator, make_package, make_prediction
@@ -252,18 +252,24 @@ def test_the_bundles_of_an_image_are_paged_and_capped(reader: Client) -> None:
 def test_one_name_with_other_content_is_said_and_in_what(reader: Client) -> None:
     make_package(
         catalog=make_catalog(name="red", priority=1), name="etcd", provider="CNCF",
-        summary="Keeps keys and values in a cluster.",
+        summary="Keeps keys and values in a cluster.", channels={"stable": ["1.0.0"]},
     )  # fmt: skip
     make_package(
         catalog=make_catalog(name="blue"), name="etcd", provider="Somebody",
-        summary="Mines coins on every node there is.",
+        summary="Mines coins on every node there is.", channels={"stable": ["9.0.0"]},
     )  # fmt: skip
     make_package(catalog=Catalog.objects.get(slug="red"), name="web")
     make_package(catalog=Catalog.objects.get(slug="blue"), name="web")
+    for slug in ("red", "blue"):
+        bundle = Bundle.objects.get(package__catalog__slug=slug, package__name="etcd")
+        bundle.name, bundle.image = "etcd.v0.9.0", f"registry.example/{slug}"
+        bundle.save()
     for view in ("cards", "table"):
         page = reader.get(URL, {"view": view}).content.decode()
         assert page.count("Same name, other content") == 1
-        assert "Its sources differ in provider and description" in page
+        assert "Its sources differ in versions, images, provider and description" in page
+        assert "red (1.0.0), blue (9.0.0)" in page
+        assert '<a href="/catalogs/compare?from=-%2Fred&amp;to=-%2Fblue&amp;package=etcd">' in page
     assert page.count("2 sources") == 2
 
 
