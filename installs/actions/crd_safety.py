@@ -55,10 +55,11 @@ class CrdSafety:
 
     `refused` are those for which OLM refuses the bundle, `of_objects` those for which it does if
     an existing object does not fit, `allowed` those that break clients or drop values. `unknown`
-    are the bundles whose CRDs are not stored, for which nothing is compared. `too_deep` names CRDs
-    of which only the upper levels are compared. `differences` say in sentences how the CRDs of the
-    cluster differ from those of `before`, `owners` which of them are not those of the object to be
-    installed. `component` is the one that refuses or allows the changes.
+    are the bundles whose CRDs are not stored, for which nothing is compared; `unlisted` says the
+    same of the CRDs of the cluster. `too_deep` names CRDs of which only the upper levels are
+    compared. `differences` say in sentences how the CRDs of the cluster differ from those of
+    `before`, `owners` which of them are not those of the object to be installed. `component` is the
+    one that refuses or allows the changes.
     """
 
     before: str
@@ -67,6 +68,7 @@ class CrdSafety:
     of_objects: tuple[CrdFinding, ...] = ()
     allowed: tuple[CrdFinding, ...] = ()
     unknown: tuple[str, ...] = ()
+    unlisted: bool = False
     differences: tuple[CrdNote, ...] = ()
     of_bundle: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
@@ -232,7 +234,11 @@ def install_crd_safety(rows: InstallRows, choice: InstallChoice, target: str) ->
     """What installing the bundle `target` changes in CRDs that the cluster has already; None if
     there is nothing to say. At most two queries, and none on a cluster without such CRDs."""
     bundle = rows.bundle(target)
-    if bundle is None or not rows.existing_crds:
+    if bundle is None:
+        return None
+    if not rows.crds_listed:
+        return CrdSafety("", target, unlisted=True)
+    if not rows.existing_crds:
         return None
     new = crds_of(bundle)
     existing = {crd.name: crd for crd in rows.existing_crds if new is None or crd.name in new}

@@ -28,6 +28,7 @@ from installs.methods import METHODS, InstallChoice
 from installs.methods.base import SourceName, namespace_for
 from installs.models import ClusterInventory, Component, CRDSchema, CRDState, Operator
 from olmweb.kube.fields import Object, dig
+from olmweb.kube.resources import CUSTOM_RESOURCE_DEFINITIONS as CRDS
 from olmweb.models import Cluster
 
 GROUP = "OperatorGroup"
@@ -237,7 +238,7 @@ class InstallRows:
     @cached_property
     def _cluster_row(self) -> Mapping[str, Any]:
         """The facts that are in other tables, none of which needs to have a row."""
-        watches = self.cluster.watches.filter(kind=GROUP, listed_at__isnull=False)
+        listed = self.cluster.watches.filter(listed_at__isnull=False)
         definitions = CRDState.objects.filter(cluster=OuterRef("pk"))
         columns = {"": "details__fields", _REQUIRED: "details__required"}
         fields = {
@@ -248,9 +249,13 @@ class InstallRows:
             for method in InstallMethod
             for suffix, column in columns.items()
         }
-        rows = Cluster.objects.filter(pk=self.cluster.pk).annotate(listed=Exists(watches), **fields)
-        names = ("listed", "inventory__namespaces", "inventory__gates", *fields)
-        row: dict[str, Any] = rows.values(*names).get()
+        rows = Cluster.objects.filter(pk=self.cluster.pk).annotate(
+            groups_listed=Exists(listed.filter(kind=GROUP)),
+            crds_listed=Exists(listed.filter(kind=CRDS.kind)),
+            **fields,
+        )
+        names = ("inventory__namespaces", "inventory__gates", *fields)
+        row: dict[str, Any] = rows.values("groups_listed", "crds_listed", *names).get()
         return row
 
     def known_fields(self, kind: str, version: str) -> frozenset[str] | None:
@@ -265,7 +270,12 @@ class InstallRows:
     @property
     def groups_listed(self) -> bool:
         """Whether the cluster's OperatorGroups were ever listed."""
-        return bool(self._cluster_row["listed"])
+        return bool(self._cluster_row["groups_listed"])
+
+    @property
+    def crds_listed(self) -> bool:
+        """Whether the cluster's CustomResourceDefinitions were ever listed."""
+        return bool(self._cluster_row["crds_listed"])
 
     @property
     def gates(self) -> dict[str, bool] | None:

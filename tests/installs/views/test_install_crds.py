@@ -22,6 +22,7 @@ from tests.factories import (
     make_operator,
     make_package,
     make_prediction,
+    make_watch,
 )
 from tests.installs.views.test_crd_safety import CRD, SIZE, crd, nested, ship, store
 from tests.installs.views.test_install_form import KINDS
@@ -36,7 +37,9 @@ Form = Callable[..., Page]
 
 @pytest.fixture
 def prod() -> Cluster:
-    return make_cluster(kinds=KINDS)
+    cluster = make_cluster(kinds=KINDS)
+    make_watch(cluster=cluster, kind="CustomResourceDefinition")
+    return cluster
 
 
 @pytest.fixture
@@ -133,6 +136,16 @@ def test_nothing_is_said_of_crds_that_are_new_or_stay_as_they_are(
     row.owner_kind, row.owner_name = "ClusterExtension", "kettle"
     row.save()
     assert "CRD changes" not in form("ClusterExtension").text
+
+
+def test_a_cluster_whose_crds_were_not_read_is_not_taken_for_one_without_crds(
+    form: Form, prod: Cluster
+) -> None:
+    ship("1.1.0", crd(SMALL))
+    words = "The CRDs of prod were not read yet, so it is not known which of them this install"
+    assert words not in form().text
+    prod.watches.update(listed_at=None, state="forbidden")
+    assert words in form().text
 
 
 @pytest.mark.parametrize(
