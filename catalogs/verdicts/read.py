@@ -90,6 +90,14 @@ def over_targets(verdicts: Iterable[AnyVerdict]) -> list[AnyVerdict]:
     return sorted((row for row in verdicts if row.target in TARGETS), key=rank)
 
 
+def offer_rank(verdict: Verdict, warns: bool, installs_head: bool) -> tuple[bool, bool, int, bool]:
+    """The lower, the earlier an install method is offered: those first that can work, of these the
+    ones that install the version that the page of the package shows, then the best verdict first,
+    one with a warning last of its kind."""
+    cannot = verdict == Verdict.NOT_INSTALLABLE
+    return (cannot, not installs_head, OPTIMISTIC.index(verdict), warns)
+
+
 def method_key(path: str, target: str) -> str:
     """The key of counts: the install method, with the target unless it is all namespaces."""
     return path if target == WatchTarget.ALL else f"{path}-{target}"

@@ -1,6 +1,6 @@
 """The tab Channels of a package: its upgrade graph, drawn and in words, and the same as files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -29,6 +29,8 @@ from catalogs.resolve.analysis import (
 from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import facts_from, facts_of
 from catalogs.search.find import Installation
+from catalogs.verdicts.read import StoredVerdict, offer_rank, verdicts_on_package
+from catalogs.verdicts.rules import Verdict
 from catalogs.views import forms, presenters
 from olmweb.errors import Missing
 from olmweb.web.forms import clean_text
@@ -43,13 +45,50 @@ EDGE_KEY = {
     SKIP_RANGE: "skipRange, from the newest version it takes",
 }
 SVG_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
+# Of the kinds that are upgraded.
+_SEMANTICS: dict[str, str] = {
+    InstallMethod.CLUSTER_EXTENSION: V1,
+    InstallMethod.SUBSCRIPTION: V0,
+}
 
 
-def semantics_of(params: QueryDict, catalog: Catalog, notices: list[str]) -> str:
-    """The OLM generation in the URL; by default the one that reads such a catalog."""
+def semantics_of(params: QueryDict, catalog: Catalog, notices: list[str], default: str = "") -> str:
+    """The OLM generation in the URL; else `default`, else the one that reads such a catalog."""
     of_v1 = catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
-    options = (V1, V0) if of_v1 else SEMANTICS
+    first = default or (V1 if of_v1 else V0)
+    options = tuple(sorted(SEMANTICS, key=lambda semantics: semantics != first))
     return forms.read_option(params, "semantics", options, notices)
+
+
+def shown_semantics(package: Package, context: Mapping[str, Any]) -> str:
+    """The OLM generation in the URL of a tab; by default that of the install method which Install
+    begins with. At most one query."""
+    default = ""
+    if _has_catalog_source(package.catalog, context["sources"]):
+        cluster = context["target_cluster"].cluster_id
+        best_last = reversed(verdicts_on_package(package, cluster))
+        stored: dict[str, StoredVerdict] = {verdict.path: verdict for verdict in best_last}
+
+        def rank(method: str) -> tuple[bool, bool, int, bool]:
+            if (verdict := stored.get(method)) is None:
+                return offer_rank(Verdict.UNKNOWN, warns=False, installs_head=True)
+            is_head = verdict.bundle == package.head_bundle
+            return offer_rank(verdict.verdict, bool(verdict.sentence), is_head)
+
+        default = _SEMANTICS[min(_SEMANTICS, key=rank)]
+    return semantics_of(context["params"], package.catalog, context["notices"], default)
+
+
+def _has_catalog_source(catalog: Catalog, sources: Sequence[Package]) -> bool:
+    """Whether the package of a ClusterCatalog can be installed by a Subscription, too: its cluster
+    has a CatalogSource of that name."""
+    kinds = Catalog.SourceKind
+    if catalog.source_kind != kinds.CLUSTER_CATALOG:
+        return False
+    others = (source.catalog for source in sources)
+    of_v0 = [other for other in others if other.source_kind != kinds.CLUSTER_CATALOG]
+    wanted = (catalog.cluster_id, catalog.name)
+    return any((other.cluster_id, other.name) == wanted for other in of_v0)
 
 
 def facts_shown(
@@ -68,7 +107,7 @@ def channels_tab(
 ) -> dict[str, Any]:
     """Context of the tab. Reads the package's facts; everything else is worked out from them."""
     params: QueryDict = context["params"]
-    semantics = semantics_of(params, package.catalog, context["notices"])
+    semantics = shown_semantics(package, context)
     if choice.channel is None:
         return {"semantics": semantics}
     facts = facts_shown(package, choice, context)
@@ -123,10 +162,6 @@ def upgrade_in_words(row: Installation, facts: ResolverPackage) -> str:
         return ""
     hops = [hop.target for hop in route_to(analysis, row.bundle, goal).hops]
     return in_words(row.bundle, hops, {bundle.name: bundle.version for bundle in facts.bundles})
-
-
-# Of the kinds that are upgraded.
-_SEMANTICS: dict[str, str] = {InstallMethod.CLUSTER_EXTENSION: V1, InstallMethod.SUBSCRIPTION: V0}
 
 
 def _drawing(

@@ -15,7 +15,7 @@ from catalogs.resolve.facts import ResolverPackage
 from catalogs.semver import identifiers_key
 from catalogs.verdicts.read import verdicts
 from catalogs.views import presenters
-from catalogs.views.channels import facts_shown, semantics_of
+from catalogs.views.channels import facts_shown, shown_semantics
 from olmweb.web.forms import clean_text
 from olmweb.web.pagination import paginate
 
@@ -44,7 +44,7 @@ def versions_tab(
     package: Package, choice: queries.Choice, context: Mapping[str, Any]
 ) -> dict[str, Any]:
     params: QueryDict = context["params"]
-    semantics = semantics_of(params, package.catalog, context["notices"])
+    semantics = shown_semantics(package, context)
     facts = facts_shown(package, choice, context)
     ordered = _ordered(choice.bundles, facts, semantics)
     page = paginate(ordered, context["page_number"], ROWS, context["notices"])

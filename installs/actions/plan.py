@@ -13,7 +13,7 @@ from catalogs.resolve import BadQuestion, resolve, v0, v1
 from catalogs.resolve.facts import Resolution, ResolverPackage
 from catalogs.semver import read_version, sort_key
 from catalogs.verdicts.facts import WatchTarget
-from catalogs.verdicts.read import StoredVerdict
+from catalogs.verdicts.read import StoredVerdict, offer_rank
 from catalogs.verdicts.rules import Verdict
 from installs.actions.install_rows import InstallRows, fields_of
 from installs.actions.objects import full_name, version_of
@@ -277,14 +277,11 @@ def best_method(rows: InstallRows) -> InstallMethod | None:
 
 def offered_methods(rows: InstallRows) -> list[InstallMethod]:
     """The install methods for the package in the order in which a form offers them, whatever was
-    entered: those first that can work by their stored verdicts, of these the ones that install the
-    version that the page of the package shows, then the best verdict first, one with a warning
-    last of its kind."""
+    entered: by their stored verdicts, see `offer_rank`."""
 
-    def rank(method: InstallMethod) -> tuple[bool, bool, tuple[int, bool]]:
-        cannot = rows.verdict_of(method) == Verdict.NOT_INSTALLABLE
-        not_head = not rows.chooses_head(method)
-        return (cannot, not_head, rows.rank_of(method))
+    def rank(method: InstallMethod) -> tuple[bool, bool, int, bool]:
+        _, warns = rows.rank_of(method)
+        return offer_rank(rows.verdict_of(method), warns, rows.chooses_head(method))
 
     return sorted(paths_of(rows.cluster, rows.package.catalog, rows), key=rank)
 

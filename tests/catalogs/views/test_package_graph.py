@@ -6,7 +6,14 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.catalogs.views.test_package import EVIL, text_of, url
-from tests.factories import make_catalog, make_channel, make_cluster, make_operator, make_package
+from tests.factories import (
+    make_catalog,
+    make_channel,
+    make_cluster,
+    make_operator,
+    make_package,
+    make_prediction,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -29,6 +36,37 @@ def test_a_catalog_of_a_cluster_is_read_as_olm_v1_does_and_others_as_v0(reader, 
     assert response.context["together"]
     other = reader.get(url(etcd, tab="channels", semantics="v9"))
     assert "“semantics” can be v0, v1" in " ".join(other.context["notices"])
+
+
+@pytest.mark.parametrize(
+    ("extension", "subscription", "semantics"),
+    [
+        ("installable", "installable", "v1"),
+        ("not_installable", "installable", "v0"),
+        ("unknown", "installable", "v0"),
+        ("not_installable", "not_installable", "v1"),
+    ],
+)
+def test_a_catalog_of_both_kinds_is_read_as_the_method_that_install_begins_with(
+    reader, extension, subscription, semantics
+):
+    cluster = make_cluster()
+    served = make_package(
+        catalog=make_catalog(name="c", cluster=cluster), name="etcd", channels={"a": ("1.0.0",)}
+    )
+    bundle = served.bundles.get()
+    make_prediction(bundle=bundle, path="ClusterExtension", verdict=extension)
+    make_prediction(bundle=bundle, path="Subscription", target="all", verdict="not_installable")
+    make_prediction(bundle=bundle, path="Subscription", target="own", verdict=subscription)
+    # A Subscription needs a CatalogSource.
+    assert reader.get(url(served, tab="channels")).context["semantics"] == "v1"
+    source = make_catalog(
+        name="c", slug="marketplace.c", cluster=cluster, source_kind="CatalogSource"
+    )
+    make_package(catalog=source, name="etcd")
+    for tab in ("channels", "versions"):
+        assert reader.get(url(served, tab=tab)).context["semantics"] == semantics
+    assert reader.get(url(served, tab="channels", semantics="v1")).context["semantics"] == "v1"
 
 
 def test_v1_sees_all_channels_together_unless_one_is_chosen(reader, etcd):
