@@ -11,7 +11,7 @@ from catalogs.graph import successors, v0_candidates
 from catalogs.graph.routes import next_steps
 from catalogs.graph.rules import v0_fault, version_of
 from catalogs.install_methods import InstallMethod
-from catalogs.resolve import resolve
+from catalogs.resolve import BadQuestion, resolve, v1
 from catalogs.resolve.analysis import V1, Analysis, analyse, route_to
 from catalogs.semver import Version, read_version
 from installs.readiness.blockers import CheckedOperator, OfferedPackage
@@ -115,16 +115,15 @@ def _by_v1(
     names = [subject.bundle, *(hop.target for hop in path_to_goal.hops)]
     target = offer.version(goal)
     path = _arrows(offer, names)
-    sentences = [f"{target} {what}: the ClusterExtension is upgraded to it automatically, {path}."]
+    object_name = f"ClusterExtension {subject.name}"
+    changes = []
     if path_to_goal.pinned:
         pins = ", then ".join(offer.version(name) for name in names[1 : NAMED + 1])
-        sentences = [
-            f"{target} {what}: set spec.source.catalog.version of ClusterExtension {subject.name} "
-            f"to {pins} ({path})."
-        ]
-    elif subject.version_asked:
-        sentences.append(
-            f"The ClusterExtension's version range {subject.version_asked} has to include {target}."
+        changes.append(f"spec.source.catalog.version to {pins}")
+    elif subject.version_asked and not _includes(subject.version_asked, target):
+        changes.append(
+            f"spec.source.catalog.version, now {subject.version_asked}, to a range that includes "
+            f"{target}"
         )
     listed = {
         channel
@@ -132,11 +131,30 @@ def _by_v1(
         if any(entry.name == goal for entry in entries)
     }
     if subject.channels and not listed & set(subject.channels):
-        sentences.append(
-            f"{target} is in {', '.join(sorted(listed)[:NAMED])}: name one of them in "
-            "spec.source.catalog.channels."
+        channels = " or ".join(sorted(listed)[:NAMED])
+        changes.append(f"spec.source.catalog.channels to {channels}")
+    if changes:
+        sentence = (
+            f"{target} {what}: set {' and '.join(changes)} in {object_name}. operator-controller "
+            f"then upgrades it: {path}."
         )
-    return UpgradeRoute(target, tuple(sentences))
+    else:
+        sentence = (
+            f"{target} {what}: operator-controller upgrades {object_name} to it automatically, "
+            f"{path}."
+        )
+    return UpgradeRoute(target, (sentence,))
+
+
+def _includes(version_range: str, version: str) -> bool:
+    """Whether a ClusterExtension with this range can be upgraded to the version; True for a range
+    that can't be read, as its own finding says."""
+    try:
+        contains = v1.read_range(version_range)
+    except BadQuestion:
+        return True
+    wanted = read_version(version)
+    return contains is None or wanted is None or contains(wanted)
 
 
 def _with_start(analysis: Analysis, start: str) -> dict[str, str]:

@@ -8,7 +8,13 @@ from django.test import Client
 from catalogs.models import Catalog
 from installs.models import Component
 from olmweb.models import Cluster
-from tests.factories import make_catalog, make_cluster, make_component, make_package
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_component,
+    make_operator,
+    make_package,
+)
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import make_clusteroperator
 from tests.worlds.subscriptions import CATALOG, make_pending_approval, make_subscription
@@ -110,6 +116,30 @@ def test_a_row_leads_people_who_may_act_to_what_resolves_it(
     client.force_login(bob)
     links = assert_page(client.get("/readiness/")).links
     assert not {approve, upgrade} & set(links)
+
+
+def test_the_upgrade_of_a_cluster_extension_begins_with_the_version_that_resolves_its_blocker(
+    client: Client, olivia: Any, prod: Cluster
+) -> None:
+    prod.kinds = {"ClusterExtension": {"state": "served", "version": "v1"}}
+    prod.save()
+    kind = Catalog.SourceKind.CLUSTER_CATALOG
+    catalog = make_catalog(name=CATALOG, cluster=prod, source_kind=kind)
+    make_package(
+        name="argocd", catalog=catalog, channels={"stable": ("1.0.0", "1.1.0")},
+        bundles={"1.0.0": {"max_openshift_version": "4.16"}},
+    )  # fmt: skip
+    make_operator(
+        cluster=prod, kind="ClusterExtension", name="argocd", package="argocd", version="1.0.0",
+        bundle="argocd.v1.0.0", catalog=catalog.name, version_asked="1.0.x",
+    )  # fmt: skip
+    client.force_login(olivia)
+    page = assert_page(client.get("/readiness/"))
+    upgrade = "/operators/prod/ClusterExtension/-/argocd/upgrade?version=1.1.0"
+    assert upgrade in page.links
+    assert "Upgrade argocd to 1.1.0" in page.text
+    shown = client.get(upgrade)
+    assert shown.context["plan"].target == "argocd.v1.1.0"
 
 
 def test_a_cluster_with_nothing_in_the_way_is_ready(reader: Client, prod: Cluster) -> None:
