@@ -213,7 +213,8 @@ def _subscribed(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, Op
     """Package -> its Subscription; one query."""
     packages = {operator.package for operator in operators}
     rows = Operator.objects.filter(cluster=cluster, kind=SUBSCRIPTION, package__in=packages)
-    return {row.package: row for row in rows.only("package", "kind", "namespace", "name")}
+    fields = ("package", "kind", "namespace", "name", "health")
+    return {row.package: row for row in rows.only(*fields)}
 
 
 def _offers(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, BulkCandidate]:

@@ -3,6 +3,7 @@
 A GET sends no request to a cluster. The form works without JavaScript; htmx swaps it in place.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from installs.actions.bulk import CAP, Item
 from installs.actions.bulk_changes import BulkChange, OperatorItem, cluster_of
 from installs.actions.objects import CARRIES_MORE
 from installs.models import NEEDS_ATTENTION, Action
+from installs.models.steps import Delete, Step
 from installs.queries import operators as queries
 from installs.queries.operators import OperatorFilters
 from installs.views.forms import (
@@ -30,6 +32,7 @@ from installs.views.forms import (
 from installs.views.operators import OperatorsForm
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
+from olmweb.kube.resources import NAMESPACES, OPERATOR_GROUPS
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
 
@@ -120,7 +123,15 @@ def _cluster(request: HttpRequest, filters: OperatorFilters) -> Cluster:
 
 
 def _shown(rows: list[OperatorItem], ticked: frozenset[str], total: int) -> dict[str, Any]:
-    shown = [{"row": row, "ticked": row.key in ticked and not row.item.problem} for row in rows]
+    lines = _plan_lines(rows)
+    shown = [
+        {
+            "row": row,
+            "ticked": row.key in ticked and not row.item.problem,
+            "lines": lines.get(row.key, ()),
+        }
+        for row in rows
+    ]
     ticked_rows = [row for row in rows if row.key in ticked and not row.item.problem]
     replaced = sum(row.replaced_by is not None for row in ticked_rows)
     return {
@@ -130,6 +141,39 @@ def _shown(rows: list[OperatorItem], ticked: frozenset[str], total: int) -> dict
         "migrated_count": len(ticked_rows) - replaced,
         "total": total,
     }
+
+
+def _plan_lines(rows: Iterable[OperatorItem]) -> dict[str, list[str]]:
+    """By key of the row, what its plan does. A namespace that several installs need, and its
+    OperatorGroup, are created with the first of them."""
+    lines: dict[str, list[str]] = {}
+    creators: dict[str, str] = {}  # label of an object -> name of the operator
+    for row in rows:
+        if (plan := row.item.plan) is None:
+            continue
+        lines[row.key] = texts = []
+        new = {}
+        for step in plan.steps:
+            verb = "Deletes" if step.verb == Delete.verb else "Updates"
+            if step.verb == Delete.verb or plan.verb != Action.Verb.INSTALL:
+                texts.append(f"{verb} {step.label}")
+            elif not step.main:
+                new[step.kind] = creators.setdefault(step.label, row.operator.name)
+            else:
+                texts.append(_creation(step, new, row.operator.name))
+    return lines
+
+
+def _creation(step: Step, new: Mapping[str, str], operator: str) -> str:
+    """The creation of the main object of an install. `new` has the kinds of the objects that are
+    created with it, and the name of the first operator that needs each."""
+    place = f" in namespace {step.namespace}"
+    if new.get(NAMESPACES.kind) == operator:
+        place = f" in new namespace {step.namespace}"
+    elif first := new.get(NAMESPACES.kind):
+        place += f", which is created with {first}"
+    group = ", with an OperatorGroup" if new.get(OPERATOR_GROUPS.kind) == operator else ""
+    return f"Creates {step.kind} {step.name}{place}{group}"
 
 
 def _review(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from catalogs.models import Catalog
+from catalogs.models import Bundle, Catalog
 from installs.actions import execute
 from installs.actions.bulk_changes import BulkChange, changes_for
 from installs.diagnosis.knowledge import finding_for, knowledge
@@ -139,8 +139,9 @@ def test_one_confirmation_also_deletes_the_operator_whose_package_has_a_subscrip
     writer: Client, failing: Cluster, sandbox: Sandbox
 ) -> None:
     make_operator(
-        cluster=failing, name="brisk-sub", kind="Subscription", namespace="a", package="brisk"
-    )
+        cluster=failing, name="brisk-sub", kind="Subscription", namespace="a", package="brisk",
+        health="Degraded",
+    )  # fmt: skip
     causes = assert_page(writer.get("/operators/?view=cause"))
     assert "Migrate 1 to Subscription, remove 1 " in causes.text
     assert "The package of 1 has a Subscription already" in causes.text
@@ -149,11 +150,14 @@ def test_one_confirmation_also_deletes_the_operator_whose_package_has_a_subscrip
     assert ticks(form) == {"acme": True, "brisk": True, "crane": False}
     page = assert_page(form)
     assert "2 of 3 selected: 1 to migrate, 1 to remove" in page.text
-    assert "Delete only: its package has a Subscription already, brisk-sub" in page.text
+    assert "Delete only: its package has a Subscription already, brisk-sub Degraded" in page.text
     assert "/operators/prod/Subscription/a/brisk-sub" in page.links
     reviewed = review(writer, "migrate", "acme", "brisk")
     page = assert_page(reviewed)
     assert "Migrate 1, remove 1" in page.text
+    assert "Its package has a Subscription already: brisk-sub Degraded" in page.text
+    created = "Creates Subscription acme in new namespace acme, with an OperatorGroup"
+    assert f"{created} Deletes PlatformOperator acme" in page.text
     assert "It has not installed anything, so no other object is deleted." in page.text
     assert "/operators/prod/Subscription/a/brisk-sub" in page.links
     writer.post(URL, confirmation(reviewed, "migrate", "acme", "brisk"))
@@ -171,6 +175,15 @@ def test_one_confirmation_also_deletes_the_operator_whose_package_has_a_subscrip
     page = assert_page(writer.get(f"/activity/bulk-installs/{batch.pk}"))
     assert "All 2 have finished. Succeeded 2 View remaining causes of prod" in page.text
     assert "/operators/?cluster=prod&view=cause" in page.links
+
+
+def test_a_namespace_of_several_is_created_with_the_first(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    Bundle.objects.update(suggested_namespace="shared")
+    page = assert_page(review(writer, "migrate", "acme", "brisk"))
+    assert "Subscription acme in new namespace shared, with an OperatorGroup Del" in page.text
+    assert "Subscription brisk in namespace shared, which is created with acme Del" in page.text
 
 
 def test_a_cause_whose_packages_all_have_subscriptions_offers_deletion_only(
