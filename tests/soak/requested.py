@@ -3,7 +3,8 @@
 Each client removes healthy PlatformOperators of its cluster and installs them again, one after the
 other, as an integrator would: with an Idempotency-Key, repeated until the request is accepted. The
 cluster must see one deletion and one creation of each. A late attempt of a removal would delete the
-new object, a late attempt of an install would create it a second time.
+new object, a late attempt of an install would create it a second time. The clients together request
+no more than they were allowed to so far, so that actions are left for the last fault.
 """
 
 import itertools
@@ -82,6 +83,7 @@ class Requests:
     failures: list[str] = field(default_factory=list)
     wanted: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     _threads: list[threading.Thread] = field(default_factory=list)
+    _allowed: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def choose(self) -> None:
         """Takes healthy PlatformOperators, by their names and packages. Raises RuntimeError.
@@ -107,6 +109,16 @@ class Requests:
         ]
         for thread in self._threads:
             thread.start()
+
+    def allow(self, number: int) -> None:
+        """Lets the clients request so many actions more."""
+        if number:
+            self._allowed.release(number)
+
+    @property
+    def total(self) -> int:
+        """The actions of all clients: a removal and an install of each operator."""
+        return 2 * sum(len(operators) for operators in self.wanted.values())
 
     def join(self, seconds: float) -> None:
         """Waits for the clients; those that aren't done by then count as failures."""
@@ -153,7 +165,8 @@ class Requests:
                 self.failures.append(f"{cluster}/{name}: {error}")
 
     def _act(self, key: str, body: dict[str, Any]) -> None:
-        """Requests the action and waits for its end. Raises TimeoutError."""
+        """Requests the action when it is allowed to, and waits for its end. Raises TimeoutError."""
+        self._allowed.acquire()
         self.actions[key] = action = self.api.post("actions", body, key)["id"]
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:

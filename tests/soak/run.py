@@ -161,15 +161,19 @@ def _chaos(
     rows = []
     before = _events(product)
     requests.start()
-    faults = chaos.all_faults(
-        product,
-        actions_pause=size.actions_pause,
-        watch_pause=size.watch_pause,
-        redis=size.redis,
+    faults = list(
+        chaos.all_faults(
+            product,
+            actions_pause=size.actions_pause,
+            watch_pause=size.watch_pause,
+            redis=size.redis,
+        )
     )
+    allowed = shares(requests.total, len(faults))
     for number, fault in enumerate(faults):
         # Each fault meets actions that were accepted since the one before.
         accepted = len(requests.actions)
+        requests.allow(allowed[number])
         time.sleep(size.between)
         deadline = time.monotonic() + MEET_SECONDS
         while len(requests.actions) == accepted and time.monotonic() < deadline:
@@ -209,6 +213,11 @@ def _chaos(
         row(TAILED, len(tailed), "", 0),
         row(BROKEN, len(broken), "", 0),
     ]
+
+
+def shares(total: int, parts: int) -> list[int]:
+    """`total` in whole parts that differ by one at most."""
+    return [total * (part + 1) // parts - total * part // parts for part in range(parts)]
 
 
 def _events(product: Stack) -> int:
