@@ -19,6 +19,7 @@ from olmweb.sandbox.cluster import Sandbox
 from olmweb.sandbox.controllers.platform_operators import PlatformOperators
 from olmweb.sandbox.scenario import world
 from olmweb.web.revisions import PerRevision
+from tests.run import files_of_peers
 from tests.services import HOW_TO_GET, postgres_bin, required
 
 pytest_plugins = [
@@ -67,12 +68,16 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Marks what asks the database: pytest-django refuses it to all others of this process.
-    tests.run looks for the journeys and for the soak in their own folders only.
+    tests.run looks for the journeys and for the soak in their own folders only, and for tests on
+    the real components in the files that name their marker.
 
     Those whose database is that of a process which they start carry the marker themselves. The
     files that take longest begin first: one that begins last keeps one process busy alone.
     """
+    peers = set(files_of_peers())
     for item in items:
+        if item.get_closest_marker("peers") and not {str(item.path), str(item.path.parent)} & peers:
+            raise pytest.UsageError(f"{item.nodeid} has the marker peers: write it in its file")
         for marker in ("e2e", "soak"):
             if item.get_closest_marker(marker) and f"/tests/{marker}/" not in str(item.path):
                 raise pytest.UsageError(f"{item.nodeid} has the marker {marker}: tests/{marker}/")

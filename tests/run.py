@@ -20,6 +20,8 @@ from xml.etree import ElementTree
 from tests.peers.build import PEERS, binary
 from tests.services import HOW_TO_GET, postgres, postgres_bin, required
 
+TESTS = Path(__file__).resolve().parent
+
 # Browser journeys start the product itself with its own database, and what the real components do
 # does not depend on ours: once is enough.
 EVERYWHERE = "not e2e and not peers and not soak"
@@ -63,6 +65,14 @@ def failed_tests(report: Path) -> list[str]:
     ]
 
 
+def files_of_peers() -> list[str]:
+    """The files with the marker `peers`, a folder whose conftest.py has it: to import all takes
+    twice the time. tests/conftest.py refuses tests with the marker in other files."""
+    paths = [*sorted(TESTS.rglob("test_*.py")), *sorted(TESTS.rglob("*/conftest.py"))]
+    named = [path for path in paths if "pytest.mark.peers" in path.read_text(encoding="utf-8")]
+    return [str(path.parent if path.name == "conftest.py" else path) for path in named]
+
+
 def main() -> int:
     extra = sys.argv[1:]
     if extra[:1] == ["--unit"]:
@@ -81,7 +91,7 @@ def main() -> int:
             failed += run_pytest("tests on PostgreSQL", *asking, DATABASE_URL=url)
     if any(binary(name) for peer in PEERS for name in peer.binaries):
         # A file's tests share a cluster.
-        real = [*workers, *by_file, "-m", "peers and not e2e", *extra]
+        real = [*workers, *by_file, "-m", "peers and not e2e", *extra, *files_of_peers()]
         failed += run_pytest("tests on the real components", *real)
     else:
         print("\nskipped: tests on the real components: none is built (`make peers` builds them)")
