@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.services import free_port
@@ -39,8 +40,9 @@ class Product:
 @contextmanager
 def demo(*, judged: bool = True) -> Iterator[Product]:
     """`manage.py serve --demo` with a data folder of its own; yields when it says it is ready and,
-    if `judged`, has the verdicts on all packages for its cluster."""
-    with product_folder() as folder:
+    if `judged`, has the verdicts on all packages for its cluster. Otherwise it begins without a
+    database, as a person's first demo does."""
+    with product_folder(migrated=judged) as folder:
         environment = {
             "KUBECONFIG": str(folder / "kubeconfig"),
             "OLMWEB_CLUSTERS": "sandbox=sandbox",
@@ -55,9 +57,25 @@ def demo(*, judged: bool = True) -> Iterator[Product]:
 
 
 @contextmanager
-def product_folder() -> Iterator[Path]:
+def product_folder(*, migrated: bool = True) -> Iterator[Path]:
+    """A data folder; `migrated`: with an empty database of the current schema."""
     with tempfile.TemporaryDirectory(prefix="olmweb-product-") as name:
-        yield Path(name)
+        folder = Path(name)
+        if migrated:
+            (folder / "olmweb.sqlite3").write_bytes(_migrated())
+        yield folder
+
+
+@cache
+def _migrated() -> bytes:
+    """Each start with a new database would take the time of all migrations."""
+    with product_folder(migrated=False) as folder:
+        subprocess.run(
+            [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
+            cwd=ROOT, env={**os.environ, "OLMWEB_DATA_DIR": str(folder)}, check=True,
+        )  # fmt: skip
+        with closing(sqlite3.connect(folder / "olmweb.sqlite3")) as database:
+            return database.serialize()
 
 
 @contextmanager
