@@ -33,7 +33,7 @@ def serve(path: Path, settings: Any, **more: Any) -> Sandbox:
 
 
 @pytest.fixture
-def sandbox(scenario: None, tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+def sandbox(whole_scenario: None, tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
     server = serve(tmp_path, settings)
     yield server
     server.stop()

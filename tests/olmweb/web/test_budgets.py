@@ -52,7 +52,7 @@ NOT_PAGES = {
 
 
 @pytest.fixture
-def sandbox(scenario: None, tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
+def sandbox(whole_scenario: None, tmp_path: Path, settings: Any) -> Iterator[Sandbox]:
     """As the demo's, with controllers that stand still."""
     server = Sandbox(step_seconds=3600)
     server.start()
