@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.e2e import steps
 from tests.e2e.product import Product, demo
@@ -60,6 +60,25 @@ def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_p
     page.wait_for_url("**/operators/**")
     expect(page.get_by_role("region", name=OTHER_CAUSE)).to_be_visible()
     expect(page.get_by_role("region", name=CAUSE)).to_have_count(0)
+
+
+def test_operators_cannot_be_chosen_while_their_review_is_under_way(new_page) -> None:
+    page = new_page()
+    steps.sign_in(page, "operator")
+    page.goto("/operators/?view=cause")
+    held: list[Route] = []
+    page.route(
+        "**/operators/bulk-change**",
+        lambda route: held.append(route) if route.request.method == "POST" else route.continue_(),
+    )
+    page.get_by_role("link", name=re.compile(r"^(Remove|Retry) \d+ ")).first.click()
+    page.wait_for_url("**/operators/bulk-change**")
+    operator = page.get_by_role("checkbox").first
+    expect(operator).to_be_disabled()
+    expect(operator).to_be_checked()
+    held.pop().continue_()
+    expect(page.get_by_role("status").filter(has_text="Dry run")).to_be_visible()
+    expect(operator).to_be_enabled()
 
 
 def test_the_overview_leads_to_the_commands_of_a_cause(new_page) -> None:
