@@ -101,8 +101,9 @@ def _with_own_revisions(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
 
 _REVISIONS = re.compile(r"^\$ .*\bclusterobjectsets?\b")
 _FORMER_REVISIONS = (
-    "Up to release 1.8 of OLM v1 the kind is clusterextensionrevisions; name it in place of "
-    "clusterobjectsets."
+    "Up to release 1.8 of OLM v1 the kind is clusterextensionrevisions. The first of these releases "
+    "have another label, so list all; the names begin with that of the ClusterExtension.",
+    "$ kubectl get clusterextensionrevisions -o yaml",
 )
 
 
@@ -112,7 +113,7 @@ def _with_former_kind(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
     at = [number for number, step in enumerate(steps) if _REVISIONS.search(step)]
     if kind != "ClusterExtension" or not at:
         return steps
-    return (*steps[: at[-1] + 1], _FORMER_REVISIONS, *steps[at[-1] + 1 :])
+    return (*steps[: at[-1] + 1], *_FORMER_REVISIONS, *steps[at[-1] + 1 :])
 
 
 _RUKPAK = re.compile(r"^\$ .*-n rukpak-system\b")

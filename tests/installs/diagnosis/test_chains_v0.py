@@ -81,8 +81,11 @@ def test_a_missing_definition_is_named_before_the_service_account() -> None:
     assert broken(diagnosis) == ("CustomResourceDefinition", "ghosts.tiny.example")
     assert (diagnosis.health, finding_id(diagnosis)) == ("Blocked", "csv-req-crd-missing")
     assert diagnosis.finding is not None
-    assert "kubectl get crd ghosts.tiny.example" in diagnosis.finding.remedy
-    assert "kubectl -n shop get csv etcd.v1 -o yaml" in diagnosis.finding.remedy
+    owned = "{.spec.customresourcedefinitions.owned[*].name}"
+    assert f"kubectl -n shop get csv etcd.v1 -o jsonpath='{owned}'" in diagnosis.finding.remedy
+    assert any(
+        "find the operator that provides ghosts.tiny.example" in s for s in diagnosis.finding.remedy
+    )
     last = diagnosis.chain[-1]
     assert (last.kind, last.state, last.namespace) == ("CustomResourceDefinition", "absent", "")
 
