@@ -101,8 +101,8 @@ def _with_own_revisions(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
 
 _REVISIONS = re.compile(r"^\$ .*\bclusterobjectsets?\b")
 _FORMER_REVISIONS = (
-    "Up to release 1.8 of OLM v1 the kind is clusterextensionrevisions. The first of these releases "
-    "have another label, so list all; the names begin with that of the ClusterExtension.",
+    "Up to release 1.8 of OLM v1 the kind is clusterextensionrevisions. The first of these "
+    "releases have another label, so list all; the names begin with that of the ClusterExtension.",
     "$ kubectl get clusterextensionrevisions -o yaml",
 )
 
