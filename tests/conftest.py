@@ -226,6 +226,7 @@ def _restore_or_build(monkeypatch: pytest.MonkeyPatch, *, whole: bool) -> None:
             build(store, platform_operators)
             if not whole:
                 _leave_few(store)
+                platform_operators.aggregate()  # or the first step of the controllers would
             _built[whole] = now, copied(store.snapshot())
         store.restore(copied(_built[whole][1]))
 

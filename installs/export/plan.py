@@ -92,6 +92,8 @@ def plan_export(
     try:
         facts = facts or facts_of(package)
         resolution = resolve(facts, path, channels=channels, version=given["version"])
+        if resolution.blocked_by == "range" and METHODS[path].needs_group:
+            resolution = _named_by_starting_csv(facts, channels, given["version"]) or resolution
     except BadQuestion as error:
         raise BadRequest(str(error), code="invalid", **{error.field: str(error)}) from None
     if not resolution.bundle:
@@ -125,6 +127,21 @@ def plan_export(
             *METHODS[path].export_notes(choice, pinned),
         ),
     )
+
+
+def _named_by_starting_csv(
+    facts: ResolverPackage, channels: Sequence[str], version: str
+) -> Resolution | None:
+    """The first entry of this very version that a Subscription can start at, although no upgrade
+    leads to it, as another entry skips it: OLM v0 takes what startingCSV names before it orders the
+    channel (operator-lifecycle-manager pkg/controller/registry/resolver/resolver.go)."""
+    versions = {bundle.name: bundle.version for bundle in facts.bundles}
+    for channel in channels or facts.ordered_channels():
+        for entry in facts.channels[channel]:
+            if versions.get(entry.name) == version:
+                reason = f"{entry.name}: named by startingCSV; no upgrade leads to it."
+                return Resolution(entry.name, version, channel, reason)
+    return None
 
 
 def _bundle(package: Package, name: str, bundles: Sequence[Bundle] | None) -> Bundle | None:

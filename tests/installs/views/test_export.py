@@ -10,7 +10,7 @@ import yaml
 from django.test import Client
 
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Catalog
+from catalogs.models import Catalog, ChannelEntry
 from installs.export.files import kustomize_folder, one_stream, zipped
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_component, make_package, make_prediction
@@ -63,6 +63,21 @@ def test_a_subscription_starts_at_the_resolved_version_and_stays_there(
 def test_a_channel_and_a_version_narrow_what_is_chosen(reader: Client, catalog: Catalog) -> None:
     assert documents(reader, "channel=v2")[-1]["spec"]["startingCSV"] == "grafana.v2.0.0"
     assert documents(reader, "version=1.0.0")[-1]["spec"]["startingCSV"] == "grafana.v1.0.0"
+
+
+def test_a_subscription_can_start_at_a_version_that_the_head_skips(
+    reader: Client, catalog: Catalog
+) -> None:
+    entries = ChannelEntry.objects.filter(channel__package__catalog=catalog)
+    entries.filter(name="grafana.v1.1.0", channel__name="stable").update(
+        replaces="", skips=["grafana.v1.0.0"]
+    )
+    page = assert_page(reader.get(f"{FOLDER}?channel=stable&version=1.0.0"))
+    assert "grafana.v1.0.0: named by startingCSV; no upgrade leads to it." in page.text
+    for query in ("channel=stable&version=1.0.0", "version=grafana.v1.0.0"):
+        assert documents(reader, query)[-1]["spec"]["startingCSV"] == "grafana.v1.0.0"
+    assert reader.get(f"{FOLDER}?version=1.0.1").status_code == 422
+    assert reader.get(f"{FOLDER}?path=ClusterExtension&version=1.0.1").status_code == 422
 
 
 def test_a_group_that_is_there_is_not_made_twice(
