@@ -336,6 +336,17 @@ def test_a_starting_version_that_the_channel_does_not_have_is_refused_before_the
     assert response.context["name"] == "etcd"
 
 
+def test_a_starting_version_is_not_described_as_the_head_of_the_channel(
+    writer: Client, package: Package
+) -> None:
+    head = "etcd.v1.1.0: the head of channel stable."
+    form = {"path": "Subscription", "channel": "stable"}
+    assert head in assert_page(writer.get(INSTALL, form)).text
+    older = assert_page(writer.get(INSTALL, form | {"version": "etcd.v1.0.0"})).text
+    assert "Starts at the chosen version." in older
+    assert head not in older
+
+
 def test_the_starting_versions_are_those_of_the_channel(writer: Client, package: Package) -> None:
     context = writer.get(INSTALL, {"path": "Subscription", "channel": "v2"}).context
     assert context["versions"] == [("etcd.v2.1.0", "2.1.0"), ("etcd.v2.0.0", "2.0.0")]
