@@ -62,11 +62,11 @@ def test_a_manual_subscription_is_followed_from_approval_to_health(olm: World, s
 
     olm.approve(plan)
     olm.csv(namespace, "anchor.v1.0.0", "Installing", "InstallWaiting")
-    installing = seen(namespace, "anchor")
-    assert (installing.health, installing.finding) == (Health.INSTALLING, "")
-    assert "waiting for deployment anchor-controller" in installing.message
-
     with olm.paused(olm.olm.catalog):  # which offers the upgrade as soon as it may
+        installing = seen(namespace, "anchor")
+        assert (installing.health, installing.finding) == (Health.INSTALLING, "")
+        assert "waiting for deployment anchor-controller" in installing.message
+
         olm.play_node(namespace)
         olm.csv(namespace, "anchor.v1.0.0", "Succeeded")
         assert seen(namespace, "anchor").health == Health.HEALTHY
