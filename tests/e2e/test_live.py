@@ -158,8 +158,11 @@ def test_a_tick_made_while_an_update_is_under_way_stays(new_page) -> None:
     button = page.get_by_role("button", name="Retry", exact=True)
     expect(button).to_be_disabled()
     with page.expect_response(lambda response: "rev=" in response.url) as answer:
-        tick.evaluate(
-            """box => {
+        # Found and ticked in one turn: another update could replace it in between.
+        page.evaluate(
+            """() => {
+              const name = "Select advanced-cluster-management";
+              const box = document.querySelector(`main input[aria-label="${name}"]`);
               box.closest("[data-live]").dispatchEvent(new CustomEvent("olm:changed"));
               box.click();
             }"""
