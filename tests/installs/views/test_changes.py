@@ -99,7 +99,7 @@ def test_an_operator_that_appears_after_the_first_sync_is_a_new_operator(
     change(prod, "", "Installing", 5, name="new")
     change(prod, "", "appeared", 5, type="Object", name="new")
     text = assert_page(reader.get("/")).text
-    assert "0 recovered, 1 operator added to the cluster, 1 discovered at first sync" in text
+    assert "0 recovered, 1 operator added, 1 discovered at first sync" in text
 
 
 def test_bars_fill_their_box_and_stack(prod: Cluster) -> None:
@@ -208,7 +208,7 @@ def test_a_failing_cluster_that_nothing_blocks_says_what_the_failure_means(
     )  # fmt: skip
     response = reader.get("/")
     text = assert_page(response).text
-    assert "etcd is not available No update can complete until this is resolved, and oc" in text
+    assert "etcd is not available Until it is resolved, oc adm upgrade starts no update." in text
     assert "Not blocked by operators" in text
     assert "no condition that blocks an update" not in text
     assert "not upgradeable; none does." in text
