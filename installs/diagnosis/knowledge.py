@@ -389,8 +389,8 @@ def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     else:
         return finding
     steps = finding.remedy_templates
-    told = finding.id == _PLAN_GOES or any(_RETRY in step for step in steps)
-    if told or (not finding.retryable and replaces_plan(steps)):
+    names_next_step = finding.id == _PLAN_GOES or any(_RETRY in step for step in steps)
+    if names_next_step or (not finding.retryable and replaces_plan(steps)):
         return replace(finding, note=note)
     return replace(finding, note=f"{note} When the cause is gone, {_RETRY}.")
 
@@ -440,19 +440,19 @@ def _others(match: KnowledgeMatch, text: str, kind: str) -> list[str]:
     errors = errors_of(text)
     if len(errors) == 1:
         return []
-    found: dict[tuple[str, ...], str] = {}
+    by_subject: dict[tuple[str, ...], str] = {}  # the first error of each
     for error in errors:
         other = _of_error(error, kind)
         if other and not other.entry.wrapper and other.entry.stage != "normal":
-            found.setdefault(_said(other), error)
-    if found.pop(_said(match), ""):
-        return list(found.values())
+            by_subject.setdefault(_subject(other), error)
+    if by_subject.pop(_subject(match), ""):
+        return list(by_subject.values())
     # Its texts are about all errors that have its cause.
-    others = [error for said, error in found.items() if said[0] != match.entry.id]
-    return others if len(others) < len(found) else []
+    others = [error for subject, error in by_subject.items() if subject[0] != match.entry.id]
+    return others if len(others) < len(by_subject) else []
 
 
-def _said(match: KnowledgeMatch) -> tuple[str, ...]:
+def _subject(match: KnowledgeMatch) -> tuple[str, ...]:
     """The cause of a match and the object that it is about."""
     return match.entry.id, *(match.facts.get(name, "") for name in _OBJECT_FACTS)
 

@@ -128,13 +128,13 @@ def _with_reasons(parts: Sequence[str]) -> list[str]:
     needs = [part for part in parts if part.startswith("subscription ") and " requires " in part]
     needs += [part for part in parts if part.startswith("bundle ") and " requires an " in part]
     shared = [part for part in parts if any(words in part for words in _SHARED)]
-    told = []
+    constraints = []
     for part in sorted(parts, key=lambda part: part.startswith("there can be only one ")):
         orphan = part.endswith(_ORPHAN)
         excludes = orphan or any(words in part for words in _EXCLUDING)
         reasons = [*(shared if orphan else ()), *(needs if excludes else ())]
-        told.append(", ".join((part, *reasons)))
-    return told
+        constraints.append(", ".join((part, *reasons)))
+    return constraints
 
 
 def _with_choices(parts: Sequence[str]) -> list[str]:
@@ -169,8 +169,8 @@ def _joined(text: str) -> list[str]:
     errors = [text]
     if match := _WAY_BACK.fullmatch(text):
         errors = [match["before"] + match["first"], match["before"] + match["second"]]
-    errors = [one for error in errors for one in _collisions(error) or _HELM_ENDS.split(error)]
-    errors = [one for error in errors for one in _aggregated(error)]
+    errors = [part for error in errors for part in _collisions(error) or _HELM_ENDS.split(error)]
+    errors = [part for error in errors for part in _aggregated(error)]
     return errors if len(errors) > 1 else []
 
 

@@ -92,10 +92,10 @@ def _with_own_revisions(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
         return steps
     if kind == "ClusterExtension":
         steps = tuple(step.replace(_ALL_EXTENSIONS, _OWN_EXTENSION) for step in steps)
-    found = [_ALL_REVISIONS.fullmatch(step) for step in steps]
+    matches = [_ALL_REVISIONS.fullmatch(step) for step in steps]
     return tuple(
         f"{_OWN_REVISIONS[kind]}{match[1]}" if match else step
-        for step, match in zip(steps, found, strict=True)
+        for step, match in zip(steps, matches, strict=True)
     )
 
 
@@ -145,8 +145,8 @@ def _with_former_source(
 ) -> tuple[str, ...]:
     """The steps, after those about the source of a BundleDeployment with the field that holds it in
     v1alpha1, unless the message is of a release without that."""
-    told = makes_bundles is False or any("spec.template.spec" in step for step in steps)
-    if kind != "BundleDeployment" or told:
+    tells_release = makes_bundles is False or any("spec.template.spec" in step for step in steps)
+    if kind != "BundleDeployment" or tells_release:
         return steps
     at = [number for number, step in enumerate(steps) if _SOURCE.search(step)]
     sentence = _SOURCE_OF_TEMPLATE if makes_bundles else _FORMER_SOURCE
@@ -356,14 +356,14 @@ def with_more_errors(
 ) -> tuple[str, ...]:
     """The remedy of the first of `total` errors that a message names, and those of the others, each
     with what it says. A sentence that is already there is left out with its commands."""
-    said = list(steps)
+    shown = list(steps)
     for number, (words, remedy) in enumerate(errors, 2):
-        said.append(f"Error {number} of {total}: {words}")
+        shown.append(f"Error {number} of {total}: {words}")
         for block in _blocks(remedy):
-            said += block if set(block) - set(said) else ()
+            shown += block if set(block) - set(shown) else ()
     if left := total - 1 - len(errors):
-        said.append(f"The message names {left} more; see it for them.")
-    return tuple(said)
+        shown.append(f"The message names {left} more; see it for them.")
+    return tuple(shown)
 
 
 def _blocks(steps: Sequence[str]) -> list[list[str]]:
