@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from tests.e2e.product import CHROMIUM_FLAGS, Product, demo
+from tests.e2e.browser import Chromium
+from tests.e2e.product import Product, demo
 
 # Playwright's event loop lives in this thread; Django must not take our code for asynchronous.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -25,15 +26,22 @@ def product() -> Iterator[Product]:
 
 
 @pytest.fixture(scope="session")
-def browser(chromium: str) -> Iterator[Browser]:
+def chromium_process(chromium: str) -> Iterator[Chromium]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        yield browser
-        browser.close()
+        process = Chromium(playwright, chromium)
+        yield process
+        process.browser.close()
 
 
 @pytest.fixture
-def new_page(browser: Browser, product: Product) -> Iterator[Callable[..., Page]]:
+def browser(chromium_process: Chromium) -> Browser:
+    return chromium_process.running()
+
+
+@pytest.fixture
+def new_page(
+    chromium_process: Chromium, browser: Browser, product: Product
+) -> Iterator[Callable[..., Page]]:
     """Makes a page with the given context options; fails the journey on any console error."""
     contexts: list[BrowserContext] = []
     errors: list[str] = []
@@ -52,5 +60,5 @@ def new_page(browser: Browser, product: Product) -> Iterator[Callable[..., Page]
 
     yield make
     for context in contexts:
-        context.close()
+        chromium_process.close(context)
     assert not [error for error in errors if not error.startswith(EXPECTED) and "422" not in error]

@@ -1,13 +1,13 @@
 """axe-core on every page, light and dark, wide and narrow: nothing serious or critical."""
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, StorageState
 
 from tests.e2e import steps
+from tests.e2e.browser import Chromium
 from tests.e2e.product import Product
 from tests.e2e.screenshots import ACCOUNT_PAGES, PAGES
 
@@ -24,9 +24,9 @@ MOVING = """() => document.getAnimations().some(
 
 
 @pytest.fixture(scope="module")
-def pages(browser: Browser, product: Product) -> Iterator[tuple[dict[str, str], StorageState]]:
+def pages(chromium_process: Chromium, product: Product) -> tuple[dict[str, str], StorageState]:
     """Every page by name, with the form and the outcome of an install; and a signed-in session."""
-    context = browser.new_context(base_url=product.url)
+    context = chromium_process.running().new_context(base_url=product.url)
     page = context.new_page()
     form = f"{steps.CATALOG}/policy-demo/install?path=PlatformOperator"  # which fails
     steps.sign_in(page, "operator", form)
@@ -34,17 +34,10 @@ def pages(browser: Browser, product: Product) -> Iterator[tuple[dict[str, str], 
     steps.follow_to(page, "Failed")
     action = page.url.removeprefix(product.url)
     remove = f"{steps.OPERATOR}/policy-demo/remove"
-    yield (
-        {
-            **PAGES,
-            **ACCOUNT_PAGES,
-            "install-failed": form,
-            "action": action,
-            "remove-failed": remove,
-        },
-        context.storage_state(),
-    )
-    context.close()
+    signed_in = context.storage_state()
+    chromium_process.close(context)
+    added = {"install-failed": form, "action": action, "remove-failed": remove}
+    return {**PAGES, **ACCOUNT_PAGES, **added}, signed_in
 
 
 def faults_of(page: Page, name: str, options: dict) -> list[str]:

@@ -177,3 +177,4 @@ def test_a_person_makes_and_revokes_a_token_and_saves_preferences_with_the_keybo
     for label in ("Theme", "Density", "Time zone"):
         page.get_by_label(label).select_option(index=0)
     page.get_by_role("button", name="Save preferences").click()
+    expect(page.get_by_role("status").filter(has_text="Preferences saved")).to_be_visible()
