@@ -516,6 +516,23 @@ class BundleManifests(models.Model):
         return self.digest
 
 
+class InspectedCrd(models.Model):
+    """A CustomResourceDefinition among the contents of a bundle's image, which need not be in the
+    olm.gvk properties of the bundle."""
+
+    manifests = models.ForeignKey(BundleManifests, on_delete=models.CASCADE, related_name="crds")
+    name = models.CharField(max_length=253)
+
+    class Meta:
+        verbose_name = "inspected CRD"
+        constraints = (
+            models.UniqueConstraint(fields=("name", "manifests"), name="inspected_crd_once"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class BundleInspection(models.Model):
     """A request to inspect a bundle's image, by its reference in catalogs."""
 

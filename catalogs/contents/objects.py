@@ -4,7 +4,7 @@ Pure: uses neither the database nor a registry.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from olmweb.kube.decode import decoded as decoded_document
 from olmweb.kube.fields import items, text
 
 MOST_OBJECTS = 2_000
+CRD_V1 = ("apiextensions.k8s.io/v1", CRD_KIND)
 _DOCUMENT = re.compile(rb"^---(?:[ \t].*)?$", re.MULTILINE)
 _ANNOTATIONS = "annotations.yaml"
 
@@ -142,6 +143,15 @@ def objects_in(blob: bytes) -> list[bytes]:
             if manifest:
                 result.append(manifest)
     return result
+
+
+def crds_in(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The CustomResourceDefinitions among decoded objects, by name."""
+    return {
+        text(manifest, "metadata", "name"): manifest
+        for manifest in manifests
+        if (manifest.get("apiVersion"), manifest.get("kind")) == CRD_V1
+    }
 
 
 def decoded(manifests: Iterable[bytes | msgspec.Raw]) -> tuple[dict[str, Any], ...]:

@@ -11,17 +11,26 @@ from itertools import islice
 
 import msgspec
 import zstandard
+from django.db import transaction
 from django.db.models import Exists, OuterRef, Subquery
 
 from catalogs.contents.bundle_facts import Contents, read_contents
-from catalogs.contents.objects import Manifests, Packed, decoded, objects_in
+from catalogs.contents.objects import Manifests, Packed, crds_in, decoded, objects_in
 from catalogs.fbc import blob as fbc
-from catalogs.models import Blob, Bundle, BundleInspection, BundleManifests, Catalog
+from catalogs.models import (
+    Blob,
+    Bundle,
+    BundleInspection,
+    BundleManifests,
+    Catalog,
+    InspectedCrd,
+)
 from catalogs.storage import blobs
 from olmweb.kube.decode import decoded as decoded_document
 
 ZSTD_LEVEL = 9
 QUERY_KEYS = 500
+NAME_LIMIT = 253  # characters of the name of an object
 _PACKED = msgspec.json.Decoder(Packed)
 _Property = dict[str, object]
 
@@ -35,14 +44,21 @@ class _Properties(msgspec.Struct):
 def save(digest: str, packed: Packed) -> BundleManifests:
     """Stores the objects of an image, unless its digest is stored already; returns the row."""
     text = msgspec.json.encode(packed)
-    return BundleManifests.objects.get_or_create(
-        digest=digest,
-        defaults={
-            "data": zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(text),
-            "size": len(text),
-            "objects_held": len(packed.objects),
-        },
-    )[0]
+    with transaction.atomic():
+        row, created = BundleManifests.objects.get_or_create(
+            digest=digest,
+            defaults={
+                "data": zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(text),
+                "size": len(text),
+                "objects_held": len(packed.objects),
+            },
+        )
+        if created:
+            names = (name for name in crds_in(decoded(packed.objects)) if name)
+            InspectedCrd.objects.bulk_create(
+                InspectedCrd(manifests=row, name=name) for name in names if len(name) <= NAME_LIMIT
+            )
+    return row
 
 
 def inspection_of(bundle: Bundle) -> BundleInspection | None:

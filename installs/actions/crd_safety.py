@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from catalogs.contents.crd_upgrade import CrdFinding, OlmV0, crd_upgrade, is_too_deep
+from catalogs.contents.objects import crds_in
 from catalogs.contents.stored import manifests_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Package
@@ -24,7 +25,6 @@ from installs.queries.leftovers import package_label
 from olmweb.kube.fields import Object, items, text
 from olmweb.models import Cluster
 
-CRD_V1 = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 CRD_OUTCOMES = ("refused", "of_objects", "allowed")  # fields of CrdSafety
 _NOT_OF_BUNDLE = "The installed bundle does not have it: it came to the cluster in another way."
 UNCHECKED = ENFORCEMENTS[-1]  # of a ClusterExtension whose CRD upgrade safety is off
@@ -338,8 +338,4 @@ def crds_of(bundle: Bundle) -> dict[str, Object] | None:
     manifests = manifests_of(bundle)
     if manifests is None or (manifests.missing_crds and not manifests.digest):
         return None
-    return {
-        text(manifest, "metadata", "name"): manifest
-        for manifest in manifests.objects
-        if (manifest.get("apiVersion"), manifest.get("kind")) == CRD_V1
-    }
+    return crds_in(manifests.objects)

@@ -12,7 +12,15 @@ from django.db.models import BinaryField, Exists, JSONField, OuterRef, Q, QueryS
 from django.db.models.functions import Cast, JSONObject
 
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Bundle, BundleGVK, Catalog, Package, Prediction
+from catalogs.models import (
+    Bundle,
+    BundleGVK,
+    BundleInspection,
+    Catalog,
+    InspectedCrd,
+    Package,
+    Prediction,
+)
 from catalogs.resolve.facts import ResolverPackage
 from catalogs.resolve.stored import BUNDLE_FIELDS, channels_of, facts_from
 from catalogs.verdicts.facts import OperatorGroupFacts, WatchTarget
@@ -43,8 +51,9 @@ _BUNDLE_FIELDS = (
 
 
 class ExistingCrd(NamedTuple):
-    """A CRD of the cluster that defines a kind which the package provides. `content` is None if its
-    schema is not stored (installs.facts.crd_schemas)."""
+    """A CRD of the cluster that defines a kind which the package provides, or that an inspected
+    image of its bundles has. `content` is None if its schema is not stored
+    (installs.facts.crd_schemas)."""
 
     name: str
     stored: list[str]  # status.storedVersions
@@ -158,8 +167,8 @@ class InstallRows:
 
     @cached_property
     def _objects(self) -> _Objects:
-        """The CatalogSources and OperatorGroups, the operators, the CRDs that define a kind of the
-        package, and other namespaces of objects, with the fields that are needed; one query."""
+        """The CatalogSources and OperatorGroups, the operators, the CRDs of the package, and other
+        namespaces of objects, with the fields that are needed; one query."""
         names = ("kind", "namespace", "name")
         components = Component.objects.filter(
             cluster=self.cluster, kind__in=(CATALOG_SOURCE, GROUP)
@@ -198,8 +207,16 @@ class InstallRows:
             group=OuterRef("group"),
             kind=OuterRef("served_kind"),
         )
+        images = self.package.bundles.order_by().values("image")
+        inspected = InspectedCrd.objects.filter(
+            name=OuterRef("name"),
+            manifests__in=BundleInspection.objects.filter(image__in=images)
+            .order_by()
+            .values("manifests"),
+        )
         schemas = CRDSchema.objects.filter(cluster=self.cluster, name=OuterRef("name"))
-        rows = CRDState.objects.filter(Exists(provided), cluster=self.cluster).order_by()
+        of_package = Q(Exists(provided)) | Q(Exists(inspected))
+        rows = CRDState.objects.filter(of_package, cluster=self.cluster).order_by()
         owner = ("owner_kind", "owner_namespace", "name")
         content = Subquery(schemas.values("content")[:1])
         return rows.values_list(Value("crd"), *owner, "stored", "owner_name", content)

@@ -1,7 +1,8 @@
 """The schemas of CRDs as a cluster has them, which the watches of CRDs skip.
 
 A worker reads one CRD at a time, and only one whose resourceVersion is another than that of its
-stored schema: those that belong to an operator or define a kind that a known package provides.
+stored schema: those that belong to an operator, define a kind that a known package provides, or are
+in an inspected image of a bundle.
 """
 
 import json
@@ -12,7 +13,7 @@ from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, 
 from django.utils import timezone
 
 from catalogs.contents.crd_upgrade import bounded
-from catalogs.models import BundleGVK
+from catalogs.models import BundleGVK, InspectedCrd
 from installs.models import CRDSchema, CRDState
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Broken, Forbidden, NotFound
@@ -62,8 +63,10 @@ def _wanted(cluster: Cluster) -> QuerySet[CRDState]:
     provided = BundleGVK.objects.filter(
         required=False, group=OuterRef("group"), kind=OuterRef("served_kind")
     )
+    inspected = InspectedCrd.objects.filter(name=OuterRef("name"))
     owned = ~Q(owner_name="")
-    rows = CRDState.objects.filter(Q(cluster=cluster) & (owned | Exists(provided)))
+    wanted = owned | Exists(provided) | Exists(inspected)
+    rows = CRDState.objects.filter(Q(cluster=cluster) & wanted)
     first = Case(When(owned, then=Value(True)), default=False, output_field=BooleanField())
     return rows.alias(first=first).order_by("-first", "name")
 

@@ -2,15 +2,20 @@
 
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 from unittest.mock import Mock
 
 import msgspec
 import pytest
+from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from catalogs.contents import stored
 from catalogs.contents.crd_upgrade import crd_upgrade, is_too_deep
+from catalogs.contents.objects import Packed
+from catalogs.models import InspectedCrd
 from installs import tasks
 from installs.facts import crd_schemas
 from installs.facts.crd_schemas import refresh_schemas, schemas_of
@@ -72,6 +77,30 @@ def test_only_crds_of_operators_and_known_packages_are_read_and_only_once(
     assert writes(queries) == []
 
 
+def test_a_crd_of_an_inspected_image_is_read_without_an_owner(
+    prod: Cluster, client: KubeClient
+) -> None:
+    name = CRDState.objects.filter(cluster=prod, owner_name="").order_by("name")[0].name
+    manifest = {"apiVersion": "apiextensions.k8s.io/v1", "kind": KIND, "metadata": {"name": name}}
+    too_long = {**manifest, "metadata": {"name": "x" * 254}}
+    objects = [manifest, manifest, too_long, {**manifest, "apiVersion": "v1"}]
+    packed = Packed([msgspec.Raw(json.dumps(item).encode()) for item in objects])
+    for _ in range(2):
+        manifests = stored.save("sha256:1", packed)
+    assert list(InspectedCrd.objects.values_list("name", flat=True)) == [name]
+    refresh_schemas(prod, client)
+    assert CRDSchema.objects.filter(name=name).exists()
+    # As an upgrade of the database does for images that were inspected before it.
+    InspectedCrd.objects.all().delete()
+    migration = import_module("catalogs.migrations.0010_inspected_crd")
+    migration.add_names(apps, None)
+    assert [crd.name for crd in manifests.crds.all()] == [name]
+    manifests.delete()
+    assert not InspectedCrd.objects.exists()
+    refresh_schemas(prod, client)
+    assert not CRDSchema.objects.filter(name=name).exists()
+
+
 def test_a_changed_crd_is_read_again_and_written_only_if_its_schema_changed(
     prod: Cluster, client: KubeClient, sandbox: Sandbox
 ) -> None:
@@ -92,8 +121,8 @@ def test_a_changed_crd_is_read_again_and_written_only_if_its_schema_changed(
     sync_cluster(prod)
     assert refresh_schemas(prod, client) == 1
     assert CRDSchema.objects.get(name=name).read_at > read_at
-    (stored,) = schemas_of(prod, [name])[name]["spec"]["versions"]
-    assert stored["schema"] == schema
+    (version,) = schemas_of(prod, [name])[name]["spec"]["versions"]
+    assert version["schema"] == schema
     assert refresh_schemas(prod, client) == 0
 
 

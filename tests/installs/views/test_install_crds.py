@@ -233,6 +233,20 @@ def test_a_catalog_with_the_csv_alone_needs_the_inspected_image(form: Form, prod
     assert "maximum is 5 now; there was none." in text
 
 
+def test_a_crd_that_only_the_inspected_image_names_is_compared(form: Form, prod: Cluster) -> None:
+    BundleGVK.objects.all().delete()
+    leave(prod, crd(SIZE))
+    make_crd(cluster=prod, name="cups.tea.example.com")
+    assert "CRD changes" not in form().text
+    inspect(crd(SMALL))
+    text = form().text
+    assert f"{CRD} v1 ^.spec.size maximum is 5 now; there was none." in text
+    assert "cups.tea.example.com" not in text
+    Bundle.objects.update(image="registry.example/other@sha256:1")
+    assert "CRD changes" not in form().text
+
+
+@pytest.mark.parametrize("gvks", [True, False], ids=["named", "unnamed"])
 @pytest.mark.parametrize("path", ["PlatformOperator", "ClusterExtension", "Subscription"])
 @pytest.mark.parametrize("namespaces", [None, ["default"]], ids=["hidden", "listed"])
 def test_the_form_with_changes_of_crds_costs_twelve_queries_at_most(
@@ -242,8 +256,12 @@ def test_the_form_with_changes_of_crds_costs_twelve_queries_at_most(
     django_assert_max_num_queries: Any,
     path: str,
     namespaces: list[str] | None,
+    gvks: bool,
 ) -> None:
-    """Of a bundle whose image was inspected, as most catalogs have no objects."""
+    """Of a bundle whose image was inspected, as most catalogs have no objects; also of CRDs that no
+    olm.gvk property names."""
+    if not gvks:
+        BundleGVK.objects.all().delete()
     ClusterInventory.objects.create(cluster=prod, namespaces=namespaces)
     bundle = Bundle.objects.get(name=BUNDLE)
     data = json.dumps({"schema": "olm.bundle", "name": BUNDLE, "package": "kettle"})
