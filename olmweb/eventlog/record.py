@@ -98,17 +98,30 @@ def publish() -> int:
     Must not be called in a transaction that holds other locks.
     """
     published = 0
-    while ChangeEvent.objects.filter(position=None).exists():
+    while _is_any_unpublished():
         with transaction.atomic():
             # The lock comes first: what an earlier publisher numbered is visible after it.
-            counter = _locked_counter()
-            count = _number(counter.position)
-            counter.position += count
-            counter.save(update_fields=["position"])
+            count = _number(_locked_counter().position)
+            if count:
+                _advance(count)
         published += count
         if count < BATCH:
             break
     return published
+
+
+def _is_any_unpublished() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM {quoted(ChangeEvent)} WHERE position IS NULL LIMIT 1")  # noqa: S608
+        return cursor.fetchone() is not None
+
+
+def _advance(count: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE {quoted(EventCounter)} SET position = position + %s WHERE id = %s",  # noqa: S608
+            [count, EventCounter.ONLY],
+        )
 
 
 def _locked_counter() -> EventCounter:

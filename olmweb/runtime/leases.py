@@ -193,9 +193,18 @@ _renewer = _Renewer()
 
 
 def _extend(owners: list[str], seconds: int) -> None:
-    """Renews the leases that these owners still hold."""
+    """Renews the leases that these owners still hold.
+
+    One that a `fenced_transaction` has locked is left to the next renewal: waiting for a slow
+    commit would let all others expire, and block their commits meanwhile.
+    """
+    held = Lease.objects.filter(owner__in=owners)
     try:
-        Lease.objects.filter(owner__in=owners).update(expires_at=_in(seconds))
+        with transaction.atomic():
+            free = held.select_for_update(skip_locked=True).order_by("pk")
+            held.filter(pk__in=list(free.values_list("pk", flat=True))).update(
+                expires_at=_in(seconds)
+            )
     except DatabaseError as error:
         # It may be back before they expire.
         log.warning("leases not renewed", leases=len(owners), error=type(error).__name__)

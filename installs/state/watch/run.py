@@ -41,7 +41,7 @@ def watch_cluster(
 ) -> WatchReport:
     """Follows the cluster for `seconds`, or until `stop()` or not `still_ours()`.
 
-    `stop` is called a few times a second, `still_ours` before every write. Raises nothing for
+    `stop` is called a few times a second, `still_ours` every two seconds. Raises nothing for
     failures of the cluster, which are stored in its Cluster and ResourceWatch rows.
     """
     began, started = time.monotonic(), timezone.now()

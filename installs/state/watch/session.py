@@ -55,7 +55,7 @@ Result = TypeVar("Result")
 BATCH = 3_000  # objects per transaction; of an object that changes often only the last is written
 QUEUE = 6_000  # messages that may wait; threads block while it is full
 TICK = 0.25
-LEASE_CHECK_SECONDS = 2.0  # between two checks of the lease while nothing is written
+LEASE_CHECK_SECONDS = 2.0  # between two checks of the lease, whose holder every write checks, too
 SAVE_SECONDS = 30.0  # maximum age of a saved position while nothing else is written
 PODS_SECONDS = 10.0
 DISCOVERY_WAITS = (1.0, 3.0, 10.0)  # after a CRD changed: its kind is served a little later
@@ -451,15 +451,20 @@ class WatchSession:
     def _with_lease(self, work: Callable[[], Result]) -> Result:
         """Calls `work` if the lease is held, and repeats it while the database is away.
 
+        The lease is checked every LEASE_CHECK_SECONDS, so first of all after a pause. In between
+        `work` fails if another worker has it: it is a fenced transaction, or asks `still_held`.
+
         A restart of the database loses nothing, as every write may be repeated. Raises
         _SessionOver if another worker has the lease.
         """
         wait = 0.2
         while True:
             try:
-                self._lease_checked_at = time.monotonic()
-                if not self._still_ours():
-                    raise _SessionOver(End.LOST)
+                now = time.monotonic()
+                if now - self._lease_checked_at >= LEASE_CHECK_SECONDS:
+                    self._lease_checked_at = now
+                    if not self._still_ours():
+                        raise _SessionOver(End.LOST)
                 return work()
             except LeaseLost:
                 raise _SessionOver(End.LOST) from None

@@ -203,8 +203,9 @@ def test_positions_are_saved_now_and_then_while_nothing_else_is(
 
 
 def test_a_lease_that_is_lost_ends_the_watch_before_it_writes(
-    sandbox: Sandbox, synced: Cluster
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session, "LEASE_CHECK_SECONDS", 0)  # as after a pause
     ours = [True]
 
     def steal() -> bool:
@@ -235,7 +236,7 @@ def test_a_lease_that_is_lost_is_noticed_while_nothing_happens(
     assert report.end is End.LOST
 
 
-def test_the_lease_is_renewed_with_writes_and_rarely_without(
+def test_the_lease_is_checked_rarely_with_and_without_writes(
     sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     monkeypatch.setattr(session, "LEASE_CHECK_SECONDS", 60)
@@ -253,7 +254,7 @@ def test_the_lease_is_renewed_with_writes_and_rarely_without(
         synced, all_open, wait(4), note, wait(8), note, change, lambda: has("new"), note,
         still_ours=ours,
     )  # fmt: skip
-    assert counts[0] == counts[1] < counts[2]
+    assert counts == [0, 0, 0]
 
 
 class Killed(BaseException):
