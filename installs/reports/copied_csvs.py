@@ -136,7 +136,7 @@ def request_report(cluster: Cluster, user: User | AnonymousUser) -> CopyReport:
         )
     with transaction.atomic():
         # Locked, so that two concurrent requests get one report.
-        Cluster.objects.select_for_update().get(pk=cluster.pk)
+        Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
         report = CopyReport.objects.filter(cluster=cluster, state__in=OPEN).first()
         if report and timezone.now() - report.created_at > timedelta(seconds=2 * TASK_LIMIT):
             fail(report, "The worker that made this report was stopped.", "Request it again.")

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef
 
 import installs
-from catalogs.models import Catalog
+from catalogs.models import Catalog, Package
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import Member, disagreement, parse_members
 from installs.diagnosis.chains import diagnose
@@ -85,8 +85,12 @@ def rules_version() -> str:
 
 
 def basis(cluster_id: int) -> str:
-    """A hash of everything but the rows that derived columns depend on: rules and catalogs."""
-    catalogs = Catalog.objects.filter(usable_catalogs(cluster_id)).order_by("pk")
+    """A hash of everything but the rows that derived columns depend on: the rules, and the catalogs
+    with a package that an operator of the cluster comes from."""
+    names = Operator.objects.filter(cluster_id=cluster_id).order_by().values("package")
+    relevant = Package.objects.filter(catalog=OuterRef("pk"), name__in=names)
+    usable = Catalog.objects.filter(usable_catalogs(cluster_id))
+    catalogs = usable.filter(Exists(relevant)).order_by("pk")
     contents = list(catalogs.values_list("pk", "name", "priority", "revision", "content_hash"))
     return hashlib.sha256(msgspec.json.encode((rules_version(), contents))).hexdigest()
 

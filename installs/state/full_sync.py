@@ -157,7 +157,7 @@ def record_failure(
     differs = stored != (False, error.code, error.message)
     with transaction.atomic():
         # Of the row, as a watch marks it as reachable without reading it again.
-        held = Cluster.objects.select_for_update().filter(still_held(), pk=cluster.pk)
+        held = Cluster.objects.select_for_update(no_key=True).filter(still_held(), pk=cluster.pk)
         before = held.values_list("reachable", flat=True).first()
         stored_rows = held.update(
             reachable=False,

@@ -84,17 +84,25 @@ def table_of(kind: str) -> Table:
 
 @dataclass(slots=True)
 class _WriteInput:
-    """The input of one transaction. `catalogs`: the complete lists of catalog objects by kind."""
+    """The input of one transaction. `catalogs`: the complete lists of catalog objects by kind.
+
+    `derive`: columns of operators are derived even if neither operators nor components change,
+    because rules or catalogs may have changed.
+    """
 
     tables: dict[Table, TableInput] = field(default_factory=lambda: defaultdict(TableInput))
     stored: dict[Table, dict[Key, StoredRow]] = field(default_factory=dict)
     events: list[DecodedObject] = field(default_factory=list)
     catalogs: dict[str, list[DecodedObject]] = field(default_factory=dict)
+    derive: bool = True
 
 
 def lock(cluster: Cluster) -> Cluster:
-    """Locks and returns the Cluster's row: no other writer until the transaction ends."""
-    return Cluster.objects.select_for_update().get(pk=cluster.pk)
+    """Locks and returns the Cluster's row: no other writer until the transaction ends.
+
+    Not its key: who commits rows that refer to the cluster, such as actions, waits for no writer.
+    """
+    return Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
 
 
 # -- lists -----------------------------------------------------------------------------------------
@@ -230,11 +238,15 @@ def _shown(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def save_reachable(row: Cluster, now: datetime, *, changed: bool, **fields: Any) -> None:
-    """Updates the row of a cluster that has answered."""
+    """Updates what differs in the locked row of a cluster that has answered.
+
+    `row.assessed` may have been set since it was read, so it is always written.
+    """
+    fields |= REACHABLE | {"checked_at": now}
+    differing = {name: value for name, value in fields.items() if getattr(row, name) != value}
     if changed:
-        fields["revision"] = F("revision") + 1
-    fields |= REACHABLE | {"checked_at": now, "assessed": row.assessed}
-    Cluster.objects.filter(pk=row.pk).update(**fields)
+        differing["revision"] = F("revision") + 1
+    Cluster.objects.filter(pk=row.pk).update(**differing, assessed=row.assessed)
     if row.reachable is False:
         record_reachable(row, now)
 
@@ -278,10 +290,9 @@ def apply_changes(
     with fenced_transaction():
         row = lock(cluster)
         names = {change.resource for change in changes} | set(positions)
-        watches = {
-            watch.resource: watch
-            for watch in ResourceWatch.objects.filter(cluster=row, resource__in=names)
-        }
+        stored = ResourceWatch.objects.filter(cluster=row, resource__in=names).order_by()
+        columns = ("resource", "resource_version", "listed_at", "last_event_at")
+        watches = {watch.resource: watch for watch in stored.only(*columns)}
         incoming = _input_of_changes(row.pk, changes, positions, watches)
         context = WriteContext(row.pk, now, _first_read_kinds(names, watches))
         written = _write(row, incoming, context, _platform_operators_known(row, Snapshot()))
@@ -304,7 +315,8 @@ def _input_of_changes(
     positions: Mapping[str, Position],
     watches: Mapping[str, ResourceWatch],
 ) -> _WriteInput:
-    incoming = _WriteInput()
+    # Without a change at least every half minute, see installs.state.watch.session.
+    incoming = _WriteInput(derive=not changes)
     by_key: dict[Key, list[Change]] = defaultdict(list)
     for change in changes:
         watch = watches.get(change.resource)
@@ -360,16 +372,19 @@ def _number(change: Change) -> int | None:
 def _save_positions(
     cluster_id: int, positions: Mapping[str, Position], watches: Mapping[str, ResourceWatch]
 ) -> None:
-    rows = []
+    known, new = [], []
     for name, position in positions.items():
-        row = watches.get(name) or ResourceWatch(
-            cluster_id=cluster_id, resource=name, kind=BY_NAME[name].kind
-        )
+        row = watches.get(name)
+        if row is None:
+            row = ResourceWatch(cluster_id=cluster_id, resource=name, kind=BY_NAME[name].kind)
+            new.append(row)
+        else:
+            known.append(row)
         if not older(position.resource_version, row.resource_version):
             row.resource_version = position.resource_version[:100]
         row.last_event_at = position.last_event_at
-        rows.append(row)
-    bulk.upsert(ResourceWatch, rows, ["resource_version", "last_event_at"], ["cluster", "resource"])
+    bulk.update(ResourceWatch, known, ["resource_version", "last_event_at"])
+    bulk.insert(ResourceWatch, new)
 
 
 def _last_detail(changes: Sequence[Change], kind: str, name: str, default: str = "") -> str:
@@ -396,10 +411,14 @@ def _write(
             deltas[table] = store(table, table_input, incoming.stored.get(table, {}), context)
             result.written.update(kind for kind, _, _ in deltas[table].changed)
             result.deleted.update(kind for kind, _, _ in deltas[table].deleted)
-    now_basis = basis(cluster.pk)
-    everything = cluster.assessed != now_basis
-    cluster.assessed = now_basis
-    _derive(cluster.pk, deltas, context, result, everything=everything)
+    everything = False
+    changed_tables = {table for table, delta in deltas.items() if delta.touched}
+    if incoming.derive or changed_tables & {Operator, Component}:
+        now_basis = basis(cluster.pk)
+        everything = cluster.assessed != now_basis
+        cluster.assessed = now_basis
+        _derive_operators(cluster.pk, deltas, context, result, everything=everything)
+    _derive_crds(cluster.pk, deltas, result, everything=everything)
     platform = {key[0] for key in deltas.get(Operator, Delta()).touched}
     has_members = lists_members(deltas.get(ClusterOperator, Delta()))
     if has_members or "PlatformOperator" in platform or everything:
@@ -412,7 +431,7 @@ def _write(
     return result
 
 
-def _derive(
+def _derive_operators(
     cluster_id: int,
     deltas: Mapping[Table, Delta],
     context: WriteContext,
@@ -434,6 +453,11 @@ def _derive(
             rows = Operator.objects.filter(cluster_id=cluster_id).order_by()
             affected = set(rows.values_list("id", flat=True))
         result.derived += assess(cluster_id, affected, links.new, context)
+
+
+def _derive_crds(
+    cluster_id: int, deltas: Mapping[Table, Delta], result: WriteResult, *, everything: bool
+) -> None:
     crds = deltas.get(CRDState, Delta())
     ids = {crds.ids[key] for key in crds.changed}
     if everything:
@@ -458,6 +482,8 @@ def write_events(cluster_id: int, events: Iterable[DecodedObject], now: datetime
         if previous is None or not older(event.resource_version, previous.resource_version):
             newest[event.uid] = event
     rows = _new_events(cluster_id, newest)
+    if not rows:
+        return 0
     involved = _stored_keys(cluster_id, {_involved_object(event) for event in rows})
     rows = [event for event in rows if _involved_object(event) in involved]
     instances = [

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from catalogs.models import Catalog
 from installs.models import (
     ClusterOperator,
     ClusterOperatorMember,
@@ -18,6 +19,7 @@ from installs.models import (
     Operator,
     Transition,
 )
+from installs.state.assess import assess
 from installs.state.decode import DECODERS
 from installs.state.listing import ABSENT, FORBIDDEN, SERVED, ResourceList, Snapshot, list_resources
 from installs.state.resources import (
@@ -41,6 +43,7 @@ from olmweb.kube.resources import (
     Served,
 )
 from olmweb.models import Cluster, ResourceWatch
+from tests.factories import make_catalog, make_package
 from tests.kubefake import KubeFake, status_answer
 from tests.worlds import cluster as world
 from tests.worlds import cluster_v0 as v0
@@ -180,7 +183,8 @@ def test_a_write_locks_the_row_of_its_cluster_first(watched: Cluster) -> None:
     told = [query["sql"] for query in queries.captured_queries]
     first = next(sql for sql in told if not sql.startswith(("BEGIN", "SAVEPOINT")))
     assert '"olmweb_cluster"' in first
-    assert not connection.features.has_select_for_update or "FOR UPDATE" in first
+    # Not its key, or a commit of rows that refer to the cluster would wait.
+    assert not connection.features.has_select_for_update or "FOR NO KEY UPDATE" in first
 
 
 @pytest.mark.django_db(transaction=True)
@@ -233,6 +237,44 @@ def test_a_change_reads_only_rows_around_it(watched: Cluster) -> None:
         if sql.startswith("SELECT") and '"installs_' in sql:
             few = " IN (" in sql or '"id" = ' in sql or "= ANY" in sql
             assert few or '"operator_id" IS NULL' in sql, sql  # those that belong to nobody
+
+
+def test_a_changed_cluster_operator_looks_at_no_operator_and_no_catalog(watched: Cluster) -> None:
+    apply_changes(watched, installed(3), {})
+    degraded = {"conditions": [world.condition("Degraded", "True", "Slow")]}
+    told = change("ClusterOperator", {"metadata": {"name": "dns"}, "status": degraded}, 2000)
+    with CaptureQueriesContext(connection) as queries:
+        apply_changes(watched, [told], {"ClusterOperator": Position("2000", NOW)})
+    others = ('"catalogs_', '"installs_operator"', '"installs_component"')
+    sqls = [query["sql"] for query in queries.captured_queries]
+    assert not [sql for sql in sqls if any(name in sql for name in others)]
+    assert ResourceWatch.objects.get(resource="ClusterOperator").resource_version == "2000"
+
+
+def test_a_catalog_that_no_operator_comes_from_diagnoses_none(
+    watched: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply_changes(watched, installed(3), {})
+    assessed: list[int] = []
+    real = assess
+
+    def count(cluster_id: int, ids: Any, *rest: Any) -> int:
+        assessed.append(len(ids))
+        return real(cluster_id, ids, *rest)
+
+    monkeypatch.setattr("installs.state.write.assess", count)
+    catalog = make_catalog(revision=1)
+    make_package(catalog=catalog, name="unrelated")
+    for revision in (2, 3):
+        Catalog.objects.update(revision=revision)
+        apply_changes(watched, [], {})
+    assert not any(assessed)
+    make_package(catalog=catalog, name="etcd")
+    apply_changes(watched, [], {})
+    Catalog.objects.update(revision=4)
+    apply_changes(watched, [], {})
+    apply_changes(watched, [], {})
+    assert [number for number in assessed if number] == [3, 3]
 
 
 def test_an_unchanged_batch_costs_little(watched: Cluster) -> None:

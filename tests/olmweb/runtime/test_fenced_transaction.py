@@ -15,11 +15,11 @@ from installs.models import Operator
 from installs.state.full_sync import record_failure, sync_cluster
 from installs.state.listing import Snapshot
 from installs.state.watch import positions
-from installs.state.write import apply_changes, write_snapshot
+from installs.state.write import apply_changes, lock, write_snapshot
 from olmweb.kube.errors import Unreachable
 from olmweb.models import Cluster, Lease
-from olmweb.runtime.leases import LeaseLost, acquire, fenced_transaction, lease
-from tests.factories import make_catalog, make_cluster
+from olmweb.runtime.leases import LeaseLost, _extend, acquire, fenced_transaction, lease
+from tests.factories import make_catalog, make_cluster, make_watch
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -64,6 +64,50 @@ def test_a_thread_without_a_lease_writes() -> None:
         thread.start()
         thread.join()
     assert others == [0]
+
+
+def test_a_commit_that_takes_long_keeps_no_other_lease_from_being_renewed() -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has one writer at a time")
+    ours = acquire("cluster:1", 1)
+    other = acquire("cluster:2", 1)
+    assert ours
+    assert other
+    before = dict(Lease.objects.values_list("name", "expires_at"))
+
+    def renew() -> None:
+        _extend([ours.owner, other.owner], 60)
+        connection.close()
+
+    thread = threading.Thread(target=renew)
+    with transaction.atomic():
+        Lease.objects.select_for_update().get(owner=ours.owner)  # as a fence before its commit
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive(), "waits for the commit"
+    after = dict(Lease.objects.values_list("name", "expires_at"))
+    assert [name for name in after if after[name] > before[name]] == ["cluster:2"]
+    _extend([ours.owner, other.owner], 90)
+    assert Lease.objects.get(name="cluster:1").expires_at > before["cluster:1"]
+
+
+def test_rows_that_refer_to_a_cluster_are_committed_beside_its_writer() -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has one writer at a time")
+    cluster = make_cluster(name="prod")
+    committed = threading.Event()
+
+    def refer() -> None:
+        make_watch(cluster=cluster)
+        committed.set()
+        connection.close()
+
+    thread = threading.Thread(target=refer)
+    with transaction.atomic():
+        lock(cluster)
+        thread.start()
+        assert committed.wait(10), "waits for the writer of the cluster"
+    thread.join()
 
 
 def test_a_taker_waits_for_the_commit() -> None:
