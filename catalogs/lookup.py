@@ -99,17 +99,20 @@ def get_sources(cluster: str, slug: str, name: str) -> tuple[Package, Sequence[P
         Package.objects.filter(name=name)
         .select_related("catalog__cluster")
         .annotate(problem_count=Coalesce(Subquery(counted), 0)),
-        key=lambda package: (
-            package.catalog.state == Catalog.State.DISABLED,
-            -package.catalog.priority,
-            package.catalog.slug,
-            package.catalog.cluster_name,
-        ),
+        key=precedence,
     )
     for package in sources:
         if (package.catalog.cluster_name, package.catalog.slug) == (cluster, slug):
             return package, sources
     raise _no_package(cluster, slug, name)
+
+
+def precedence(package: Package) -> tuple[bool, int, str, str]:
+    """The sort key of packages of one name: the first is the one that lists show and, unless a
+    catalog is named, that is installed."""
+    catalog = package.catalog
+    disabled = catalog.state == Catalog.State.DISABLED
+    return (disabled, -catalog.priority, catalog.slug, catalog.cluster_name)
 
 
 def get_bundle(package: Package, name: str) -> Bundle:

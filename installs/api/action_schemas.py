@@ -170,9 +170,10 @@ class DryRunResult:
 
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
-    """The bundle and the verdict on it (null where none is stored), what would be sent, and what
-    the cluster said."""
+    """The catalog and the bundle in it with its verdict (null where none is stored), what would be
+    sent, and what the cluster said."""
 
+    catalog: str
     bundle: str
     verdict: PlannedVerdict | None
     manifests: list[Any]

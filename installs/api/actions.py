@@ -6,7 +6,7 @@ They make the same plans, dry runs, refusals and rows as the pages.
 import hashlib
 import json
 import uuid
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from django.db.models import Count, Max, Q
 from django.http import HttpRequest
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from catalogs.api.parameters import Method, OptionalReference
 from catalogs.install_methods import InstallMethod
-from catalogs.lookup import referenced_catalog
+from catalogs.lookup import precedence, referenced_catalog
 from catalogs.models import Package
 from catalogs.verdicts.rules import Verdict
 from installs.actions import bulk, plan_changes, record, removal, retry
@@ -25,7 +25,7 @@ from installs.actions.bulk import Item, Key
 from installs.actions.clean_up import chosen_first, plan_clean_up
 from installs.actions.configuration import plan_configure
 from installs.actions.objects import CARRIES_MORE, DryRun
-from installs.actions.plan import Plan, plan_install
+from installs.actions.plan import Plan, paths_of, plan_install
 from installs.api.action_schemas import (
     ActionRow,
     ActionState,
@@ -221,8 +221,8 @@ def _hash_of(body: RequestBody) -> str:
 
 
 def tried(plan: Plan, result: DryRun) -> HttpResponseBase:
-    """The answer to a dry run: the bundle and the verdict on it, what would be sent, and what the
-    cluster said. `verdict` is null where none is stored."""
+    """The answer to a dry run: the catalog, the bundle and the verdict on it, what would be sent,
+    and what the cluster said. `verdict` is null where none is stored."""
     outcome = {
         **result.as_json(),
         "code": result.code,
@@ -237,6 +237,7 @@ def tried(plan: Plan, result: DryRun) -> HttpResponseBase:
     }
     return json_response(
         {
+            "catalog": str(plan.chosen_catalog) if plan.chosen_catalog else "",
             "bundle": plan.target,
             "verdict": verdict,
             "manifests": list(plan.manifests),
@@ -259,7 +260,7 @@ def _plan(body: ActionBody) -> Plan:
     _refuse_foreign_fields(body)
     fields = body.model_dump(include=set(FORM_FIELDS))
     if body.verb == Action.Verb.INSTALL:
-        package = find_package(cluster, body.package, body.catalog)
+        package = find_package(cluster, body.package, body.catalog, body.method)
         fields["version"] = _version(body, package)
         return plan_install(cluster, package, body.name, body.method, fields, config=body.config)
     if body.verb == Action.Verb.APPROVE:
@@ -350,24 +351,25 @@ def _refuse_predicted_failure(plan: Plan) -> None:
         )
 
 
-def find_package(cluster: Cluster, name: str, catalog: str) -> Package:
-    """The package in a catalog of the cluster, else in one without a cluster. `catalog` is a
-    reference, empty for any. Raises Missing, and BadRequest for the catalog of another cluster."""
-    rows: Any = Package.objects.select_related("catalog").filter(name=name)
+def find_package(cluster: Cluster, name: str, catalog: str, method: InstallMethod) -> Package:
+    """The package in a catalog of the cluster, else in one without a cluster: of several catalogs
+    in one that the method installs from, with the highest priority. `catalog` is a reference, empty
+    for any. Raises Missing, and BadRequest for the catalog of another cluster."""
+    rows = Package.objects.select_related("catalog__cluster").filter(name=name)
     if catalog:
         row = referenced_catalog(catalog)
         if row.cluster_id not in (None, cluster.pk):
             message = f"Catalog {row} is not of cluster {cluster.name}."
             raise BadRequest(message, code="invalid", catalog=message)
         rows = rows.filter(catalog=row)
-    package: Package | None = (
-        rows.filter(catalog__cluster=cluster).order_by("catalog__name").first()
-        or rows.filter(catalog__cluster=None).order_by("catalog__name").first()
+    packages = sorted(rows.filter(catalog__cluster=cluster), key=precedence) or sorted(
+        rows.filter(catalog__cluster=None), key=precedence
     )
-    if package is None:
+    if not packages:
         where = f" in catalog {catalog[:120]}" if catalog else ""
         raise Missing(f"There is no package {name[:120]}{where}.", code="unknown-package")
-    return package
+    fitting = (row for row in packages if method in paths_of(cluster, row.catalog))
+    return packages[0] if len(packages) == 1 else next(fitting, packages[0])
 
 
 class BulkInstallBody(RequestBody):

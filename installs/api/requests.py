@@ -119,7 +119,7 @@ def create_request(request: HttpRequest, body: InstallRequestBody) -> HttpRespon
     cluster = get_cluster(body.cluster)
     made = install_requests.submit(
         cluster,
-        find_package(cluster, body.package, body.catalog),
+        find_package(cluster, body.package, body.catalog, body.method),
         request.user,
         path=body.method,
         version=body.version,

@@ -185,6 +185,7 @@ def _plan_lines(body: Row, document: Row) -> Iterator[str]:
             ("Package", body["package"]),
             ("Cluster", body["cluster"]),
             ("Method", body["method"]),
+            ("Catalog", document["catalog"]),
             ("Bundle", document["bundle"]),
             ("Verdict", output.WORDS.get(verdict.get("verdict", "unknown"), "") + rule),
             ("Why", verdict.get("sentence")),

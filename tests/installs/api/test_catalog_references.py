@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from catalogs.install_methods import InstallMethod
+from catalogs.models import Catalog
+from installs.api.actions import find_package
 from installs.models import InstallRequest
-from tests.factories import make_catalog, make_cluster, make_operator
+from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.worlds.rest import EVERYTHING, World
 from tests.worlds.rest_fixtures import Get
 
@@ -117,3 +120,31 @@ def test_an_own_catalog_is_named_where_the_cluster_has_none_of_that_name(
     make_operator(cluster=make_cluster(name="two"), name="x", catalog="own")
     (row,) = get("operators", {"cluster": "two"}).json()["items"]
     assert (row["catalog"], row["catalog_url"]) == ("-/own", f"{API}catalogs/-/own")
+
+
+@pytest.mark.django_db
+def test_without_a_catalog_that_of_the_highest_priority_that_fits_the_method_is_taken() -> None:
+    served = {"state": "served", "version": "v1"}
+    cluster = make_cluster(
+        name="priorities", kinds={"ClusterExtension": served, "Subscription": served}
+    )
+    low = make_catalog(cluster=cluster, name="a", priority=-100)
+    high = make_catalog(cluster=cluster, name="b")
+    source = make_catalog(
+        cluster=cluster,
+        name="c",
+        slug="olm.c",
+        namespace="olm",
+        source_kind="CatalogSource",
+        priority=100,
+    )
+    for catalog in (low, high, source):
+        make_package(name="etcd", catalog=catalog)
+
+    def chosen(method: InstallMethod) -> Catalog:
+        return find_package(cluster, "etcd", "", method).catalog
+
+    assert chosen(InstallMethod.CLUSTER_EXTENSION) == high
+    assert chosen(InstallMethod.SUBSCRIPTION) == source
+    Catalog.objects.filter(pk=high.pk).update(state=Catalog.State.DISABLED)
+    assert chosen(InstallMethod.CLUSTER_EXTENSION) == low

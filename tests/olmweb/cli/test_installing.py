@@ -61,6 +61,7 @@ def test_the_catalog_is_chosen_by_its_name_or_reference(install: Install) -> Non
 def test_a_dry_run_shows_the_plan_and_records_nothing(install: Install) -> None:
     text = install("--dry-run")
     assert (text.code, text.err) == (0, "")
+    assert "Catalog:   prod/redhat-operators\n" in text.out
     assert "Dry run:   Cluster prod would accept this." in text.out
     assert "  PlatformOperator etcd   accepted" in text.out
     assert "Manifests to apply:\n  apiVersion: platform.openshift.io/v1alpha1\n" in text.out
@@ -68,7 +69,7 @@ def test_a_dry_run_shows_the_plan_and_records_nothing(install: Install) -> None:
     assert (document["dry_run"]["ok"], document["manifests"][0]["kind"]) == (
         True, "PlatformOperator"
     )  # fmt: skip
-    assert document["bundle"] == "etcd.v1.1.0"
+    assert (document["catalog"], document["bundle"]) == ("prod/redhat-operators", "etcd.v1.1.0")
     assert not Action.objects.exists()
 
 
