@@ -201,22 +201,30 @@ def explain_impact(conditions: Iterable[Condition]) -> tuple[str, str]:
 
     Rules of the cluster version operator: an installation needs Available=True; the end of an
     update needs Available=True and Degraded not True; only Upgradeable=False stops the start of an
-    update to the next minor version.
+    update to the next minor version. With Available=False the ClusterVersion is Failing, which
+    oc adm upgrade checks before it asks for any update.
     """
+    conditions = tuple(conditions)
     blocked, free = _impact(
         conditions,
         "the completion of a cluster installation",
         "the completion of a running update",
         "the start of an update to the next minor version",
     )
-    return (
-        f"It blocks {listing(blocked)}." if blocked else "It blocks nothing.",
-        f"It does not block {listing(free)}." if free else "There is nothing that it leaves free.",
+    leaves = (
+        f"It does not block {listing(free)}." if free else "There is nothing that it leaves free."
     )
+    if _is_unavailable(conditions):
+        leaves += (
+            " But while it is unavailable the ClusterVersion is Failing, and oc adm upgrade refuses"
+            " to start any update without --allow-upgrade-with-warnings."
+        )
+    return (f"It blocks {listing(blocked)}." if blocked else "It blocks nothing.", leaves)
 
 
 def summarize_impact(conditions: Iterable[Condition]) -> str:
     """The facts of `explain_impact` in one short line."""
+    conditions = tuple(conditions)
     blocked, free = _impact(
         conditions,
         "completing an installation",
@@ -225,7 +233,13 @@ def summarize_impact(conditions: Iterable[Condition]) -> str:
     )
     if not blocked:
         return "Blocks nothing."
+    if _is_unavailable(conditions):
+        return f"Blocks {listing(blocked)}; the ClusterVersion is Failing meanwhile."
     return f"Blocks {listing(blocked)}" + (f", not {' or '.join(free)}." if free else ".")
+
+
+def _is_unavailable(conditions: Iterable[Condition]) -> bool:
+    return any((c.type, c.status) == ("Available", "False") for c in conditions)
 
 
 def _impact(

@@ -64,7 +64,11 @@ def test_a_failing_operator_blocks_completion_but_not_the_start_of_an_update() -
     assert blocks == (
         "It blocks the completion of a cluster installation and the completion of a running update."
     )
-    assert leaves == "It does not block the start of an update to the next minor version."
+    assert leaves == (
+        "It does not block the start of an update to the next minor version. But while it is "
+        "unavailable the ClusterVersion is Failing, and oc adm upgrade refuses to start any "
+        "update without --allow-upgrade-with-warnings."
+    )
 
 
 def test_a_sound_one_blocks_nothing_and_each_condition_blocks_its_own() -> None:
@@ -84,6 +88,11 @@ def test_the_short_line_has_the_same_facts() -> None:
     assert summarize_impact((available, held)) == (
         "Blocks starting a minor version update, not completing an installation or completing "
         "an update."
+    )
+    gone = Condition("Available", "False")
+    assert summarize_impact((gone,)) == (
+        "Blocks completing an installation and completing an update; the ClusterVersion is "
+        "Failing meanwhile."
     )
     assert summarize_impact((held,)) == (
         "Blocks completing an installation, completing an update and starting a minor version "
@@ -116,7 +125,7 @@ def test_members_are_grouped_by_our_cause_else_by_their_reason() -> None:
     )
     blocks, leaves = explain_impact(FAILING)
     assert blocks.startswith("It blocks the completion of a cluster installation")
-    assert leaves == "It does not block the start of an update to the next minor version."
+    assert leaves.startswith("It does not block the start of an update to the next minor version.")
     assert "Progressing=True does not say that work goes on" in found.remarks[0]
 
 
