@@ -12,7 +12,6 @@ from typing import Any
 import structlog
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from catalogs.models import Bundle, Catalog, Package
@@ -199,18 +198,25 @@ def matching_rules(cluster: Cluster, path: str, package: str, version: str) -> l
     An allow-list without rules permits everything. Raises OlmwebError (403) if it has rules and
     none matches.
     """
-    rules = (
-        AllowRule.objects.filter(Q(cluster=None) | Q(cluster=cluster), path__in=("", path))
-        .select_related("saved_by__oidc_identity")
-        .order_by("-without_approval", "id")
+    rules = list(
+        AllowRule.objects.select_related("saved_by__oidc_identity").order_by(
+            "-without_approval", "id"
+        )
     )
-    matching = [rule for rule in rules if matches(rule, package, version)]
-    if not matching and AllowRule.objects.exists():
+    matching = [
+        rule
+        for rule in rules
+        if rule.cluster_id in (None, cluster.pk)
+        and rule.path in ("", path)
+        and matches(rule, package, version)
+    ]
+    if rules and not matching:
         raise OlmwebError(
             f"{package} {version} is not on the allow-list, so it can't be requested.",
             code="not-allowed",
             status=403,
-            hint="Choose another version, or ask an administrator of OLM Web to add it.",
+            hint="Choose another version or install method, or ask an administrator of OLM Web to "
+            "add it.",
         )
     return matching
 

@@ -84,7 +84,8 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
             status=403,
         )
     target = target or (targets[0] if targets else None)
-    paths = planning.paths_of(target, package_row.catalog) if target else []
+    rows = InstallRows(target, package_row, version=values["version"].strip()) if target else None
+    paths = planning.paths_of(target, package_row.catalog, rows) if target else []
     context: dict[str, Any] = {
         "package": package_row,
         "targets": targets,
@@ -94,7 +95,7 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
         "asks_account": target is not None and _asks_account(target, paths),
         "chosen": {
             **{name: values[name] for name in ASKED},
-            "path": values["path"] or _best(target, package_row, values["version"]),
+            "path": values["path"] or _best(rows),
             "version": values["version"] or package_row.head_version,
         },
         "configurable": _configurable(target, paths) if target else frozenset(),
@@ -103,6 +104,8 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
         "reason_limit": install_requests.REASON_LIMIT,
     }
     if request.method != "POST":
+        if target is not None:
+            context["refusal"] = _outside_allow_list(target, package_row, context["chosen"])
         return render(request, "installs/request_new.html", context)
     try:
         made = _ask(request, target, package_row, context["chosen"], form.cleaned_data)
@@ -114,11 +117,20 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
     return redirect("installs:request", made.pk)
 
 
-def _best(target: Cluster | None, package: Package, version: str) -> str:
+def _outside_allow_list(
+    target: Cluster, package: Package, chosen: dict[str, Any]
+) -> OlmwebError | None:
+    """What the form would be refused with as it begins, so that nobody fills it in for nothing."""
+    try:
+        install_requests.matching_rules(target, chosen["path"], package.name, chosen["version"])
+    except OlmwebError as error:
+        return error
+    return None
+
+
+def _best(rows: InstallRows | None) -> str:
     """The install method that the form begins with; empty where there is none."""
-    if target is None:
-        return ""
-    return planning.best_method(InstallRows(target, package, version=version.strip())) or ""
+    return (planning.best_method(rows) or "") if rows else ""
 
 
 def _ask(

@@ -269,7 +269,10 @@ def test_a_rule_matches_by_name_and_range(package: str, versions: str, matching:
 def test_while_there_are_rules_only_what_matches_one_may_be_asked_for(
     package: Package, bob: User
 ) -> None:
+    assert "allow-list" not in assert_page(signed_in(bob).get(ASK)).text
     rule = AllowRule.objects.create(package="etcd", versions="<1.1")
+    form = assert_page(signed_in(bob).get(ASK))
+    assert "etcd 1.1.0 is not on the allow-list" in form.text, "before it is filled in"
     page = assert_page(signed_in(bob).post(ASK, FORM), 403)
     assert "etcd 1.1.0 is not on the allow-list" in page.text
     assert not InstallRequest.objects.exists()
