@@ -75,6 +75,15 @@ def test_a_catalog_that_was_not_judged_says_so(reader: Client) -> None:
     assert "Not evaluated yet" in reader.get(URL).content.decode()
 
 
+def test_a_catalog_without_content_leads_to_its_page_instead_of_waiting(reader: Client) -> None:
+    make_catalog()
+    make_catalog(name="broken", synced_at=None, state="failed")
+    page = reader.get(URL, {"catalog": "-/broken"}).content.decode()
+    assert "No content of this catalog was read yet" in page
+    assert 'href="/catalogs/-/broken"' in page
+    assert "Not evaluated yet" not in page
+
+
 def test_counts_buckets_and_packages_are_shown(reader: Client, catalog: Catalog) -> None:
     response = reader.get(URL)
     page = response.content.decode()
