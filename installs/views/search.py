@@ -21,7 +21,7 @@ from catalogs.queries import distinct_catalogs
 from catalogs.search.find import find_rows
 from catalogs.search.index import PackageGroup, Row, catalog_stamps, current_index
 from catalogs.search.matching import find_hits
-from catalogs.search.query import parse_query
+from catalogs.search.query import IMAGE, parse_query
 from catalogs.views.presenters import bundle_url, package_url
 from installs.diagnosis.approvals import listing
 from installs.models import ClusterOperator, CRDState, Operator
@@ -88,10 +88,17 @@ def search_page(request: HttpRequest) -> HttpResponse:
         "q": text,
         "groups": groups,
         "total": sum(len(group.results) for group in groups),
+        "software_url": reverse("catalogs:software", query={"q": _software_query(text)}),
     }
     return render_page(
         request, "installs/search.html", context, partial="typed" if typed else "results"
     )
+
+
+def _software_query(text: str) -> str:
+    """The same search in the software catalog, which finds images only by their prefix."""
+    is_image = " " not in text and ("/" in text or text.startswith("sha256:"))
+    return f"{IMAGE}{text}" if is_image else text
 
 
 def search_everything(text: str, most: int = SHOWN) -> list[ResultGroup]:

@@ -184,3 +184,16 @@ def test_two_access_methods_of_one_catalog_are_not_compared(reader: Client, prod
         catalog = make_catalog(cluster=prod, name="alpha", slug=f"alpha-{kind}", source_kind=kind)
         make_package(name="db", catalog=catalog)
     assert "Comparisons" not in found(reader, "db")
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("nothing-has-this", "nothing-has-this"),
+        ("quay.io/nobody/nothing", "image%3Aquay.io%2Fnobody%2Fnothing"),
+    ],
+)
+def test_without_results_the_software_catalog_searches_for_the_same(
+    reader: Client, text: str, query: str
+) -> None:
+    assert f"/software/?q={query}" in assert_page(reader.get(URL, {"q": text})).links
