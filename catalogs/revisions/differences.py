@@ -161,6 +161,7 @@ def read_point(value: str) -> Point:
         shown = "".join(char if char.isprintable() else " " for char in value[:100])
         raise BadRequest(
             f"“{shown}” names no catalog.",
+            code="bad-parameter",
             hint="Write CLUSTER/CATALOG or CLUSTER/CATALOG@REVISION, with - for no cluster.",
         )
     return find_point(lookup.get_catalog(cluster, slug), number)

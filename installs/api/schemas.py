@@ -46,6 +46,7 @@ from installs.readiness.v1_migration import Fate
 from installs.readiness.v1_migration_report import V1Migration
 from olmweb.api.formats import fill
 from olmweb.api.parameters import OneOf
+from olmweb.kube.fields import read_time
 from olmweb.models import Cluster, ResourceWatch
 
 CSV = "ClusterServiceVersion"  # one without a Subscription
@@ -531,7 +532,13 @@ def migration_row(row: V1Migration) -> MigrationRow:
 
 def cluster_row(cluster: Cluster) -> ClusterRow:
     error = error_text(cluster.error_code, cluster.error_text, cluster.error_hint)
-    return fill(ClusterRow, cluster, cluster=cluster.name, error=error)
+    kinds = {
+        kind: {**state, "synced_at": read_time(state["synced_at"])}
+        if "synced_at" in state
+        else state
+        for kind, state in cluster.kinds.items()
+    }
+    return fill(ClusterRow, cluster, cluster=cluster.name, kinds=kinds, error=error)
 
 
 def cluster_detail(cluster: Cluster, watched: WatchedResources) -> ClusterDetail:

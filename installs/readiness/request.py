@@ -51,6 +51,7 @@ def read_following(value: str, catalogs: Iterable[Catalog] = ()) -> Catalog | No
         shown = "".join(char if char.isprintable() else " " for char in value[:100])
         raise BadRequest(
             f"“{shown}” names no catalog.",
+            code="bad-parameter",
             hint="Write CLUSTER/CATALOG, with - for no cluster.",
             next="CLUSTER/CATALOG",
         )

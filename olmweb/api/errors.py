@@ -106,7 +106,8 @@ def as_olmweb_error(error: Exception) -> OlmwebError:
             )
         case HttpError():
             code = _HTTP_CODES.get(error.status_code, "refused")
-            return OlmwebError(str(error), code=code, status=error.status_code, hint=DOCS_HINT)
+            words = "The body is not JSON." if code == "bad-body" else str(error)
+            return OlmwebError(words, code=code, status=error.status_code, hint=DOCS_HINT)
         case PermissionDenied():
             return OlmwebError(str(error) or "You may not do this.", code="forbidden", status=403)
         case Http404():

@@ -294,3 +294,12 @@ def test_the_docs_page_shows_every_route_with_nothing_from_elsewhere(
 
 def test_the_docs_page_asks_a_stranger_to_sign_in(client: Client, db: None) -> None:
     assert client.get(ROOT + "docs").status_code == 302
+
+
+def test_the_times_of_a_clusters_kinds_end_with_z(world: World, get: Get) -> None:
+    read = {"state": "served", "version": "v1", "synced_at": "2026-11-26T23:13:56.181795+00:00"}
+    world.prod.kinds = {"Subscription": read, "Catalog": {"state": "absent"}}
+    world.prod.save()
+    kinds = get("clusters/prod").json()["kinds"]
+    assert kinds["Subscription"]["synced_at"] == "2026-11-26T23:13:56.181795Z"
+    assert kinds["Catalog"] == {"state": "absent"}

@@ -9,6 +9,7 @@ from django.test import Client, RequestFactory
 from ninja.errors import HttpError, ValidationError
 
 from olmweb.api.errors import guard, handle_exception
+from olmweb.models import ApiToken
 from tests.worlds.rest import EVERYTHING, LISTS, MISSING, ROOT, World
 from tests.worlds.rest_fixtures import Get
 
@@ -205,3 +206,16 @@ def test_a_crash_anywhere_leaves_in_the_shape_without_its_text() -> None:
     response = guard(crash)(RequestFactory().get("/api/v1/x"))
     assert response.status_code == 500
     assert b"hunter2" not in response.content  # type: ignore[attr-defined]
+
+
+def test_a_body_that_is_no_json_is_named(bob: User) -> None:
+    token, _row = ApiToken.issue(bob.pk, "act")
+    answer = Client().post(
+        f"{ROOT}actions",
+        "{",
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "bad-body")
+    assert error["message"] == "The body is not JSON."
