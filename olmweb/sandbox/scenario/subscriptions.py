@@ -443,10 +443,15 @@ def _dead_registry(then: datetime, now: datetime) -> Iterator[Object]:
             "labels": labels,
             "ownerReferences": [{**owner, "controller": False, "blockOwnerDeletion": False}],
         }
+        name, namespace = pod["metadata"]["name"], source["namespace"]
         killed = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": timestamp(then)}
         for container in pod["status"]["containerStatuses"]:
             container |= {"name": "registry-server", "lastState": {"terminated": killed}}
+            container["state"]["waiting"]["message"] = (
+                "back-off 5m0s restarting failed container=registry-server "
+                f"pod={name}_{namespace}({uid_of('Pod', namespace, name)})"
+            )
         yield pod
-        text = "Back-off restarting failed container manager in pod"
+        text = "Back-off restarting failed container registry-server in pod"
         occurrence = Occurrence("BackOff", text, True, _KUBELET, 402, 118)
         yield workloads.event(pod, occurrence, now)
