@@ -233,7 +233,11 @@ def _providers(facts: Contents, catalogs: Iterable[int]) -> dict[tuple[str, str,
 def _namespaces(bundle: Bundle, bundle_report: BundleReport) -> tuple[str, ...]:
     """The namespaces that an install creates or writes to."""
     own = bundle.suggested_namespace or f"{bundle.package.name}-system"
-    why = "suggested by the bundle" if bundle.suggested_namespace else "when nobody picks another"
+    why = (
+        "suggested by the bundle"
+        if bundle.suggested_namespace
+        else "as a PlatformOperator; the bundle suggests none"
+    )
     return (f"{own} ({why})", *(name for name in bundle_report.namespaces if name != own))
 
 

@@ -73,7 +73,7 @@ def test_the_page_shows_all_of_it_beside_the_cluster_and_the_installed_version(r
     assert "Subscription tea/other" in page
     assert "Objects are stored as v1alpha1 here, which the bundle no longer has" in page
     assert "from package stove" in page
-    assert "kettle-system (when nobody picks another)" in page
+    assert "kettle-system (as a PlatformOperator; the bundle suggests none)" in page
     assert "What changes from" in page
     assert ", which is installed" in page
     assert "spec.lid is now required in v1." in page
