@@ -7,18 +7,22 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import hypothesis
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.core.signals import request_finished, request_started
+from django.db import connection
 
 from olmweb.kube.transport import TokenBucket
+from olmweb.management.commands import migrate
 from olmweb.sandbox.apiserver.store import Store, copied
 from olmweb.sandbox.cluster import Sandbox
 from olmweb.sandbox.controllers.platform_operators import PlatformOperators
 from olmweb.sandbox.scenario import world
 from olmweb.web.revisions import PerRevision
+from tests.migrated import fill_connection
 from tests.run import files_of_peers
 from tests.services import HOW_TO_GET, postgres_bin, required
 
@@ -170,6 +174,22 @@ def values_per_revision(
     yield
     request_started.disconnect(begin)
     request_finished.disconnect(end)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None) -> Iterator[None]:
+    """The migration of the test database finds the tables there, copied from another database."""
+    handle = migrate.Command.handle
+
+    def fill_and_handle(self: migrate.Command, *args: Any, **options: Any) -> None:
+        filling.stop()
+        fill_connection(connection)
+        handle(self, *args, **options)
+
+    filling = patch.object(migrate.Command, "handle", fill_and_handle)
+    filling.start()
+    yield
+    filling.stop()
 
 
 @pytest.fixture(scope="session")

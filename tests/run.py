@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests import migrated
 from tests.peers.build import PEERS, binary
 from tests.services import HOW_TO_GET, postgres, postgres_bin, required
 
@@ -27,6 +28,8 @@ TESTS = Path(__file__).resolve().parent
 EVERYWHERE = "not e2e and not peers and not soak"
 # A test that asks no database has nothing to say about a second one.
 ASKING = f"{EVERYWHERE} and database and not one_database"
+# The database that others are copies of, while pytest still collects.
+PREPARE = (sys.executable, "-m", migrated.__name__)
 MESSAGE = 300  # characters of a failure at the end
 
 UNIT = (
@@ -81,14 +84,16 @@ def main() -> int:
     # One more than there are cores, as many tests wait for something.
     workers = ["-n", str(min(4, 1 + (os.cpu_count() or 1)))]
     by_file = ["--dist", "loadfile", "--no-loadscope-reorder"]
-    failed = run_pytest("tests on SQLite", *workers, "-m", EVERYWHERE, *extra)
+    with subprocess.Popen(PREPARE):
+        failed = run_pytest("tests on SQLite", *workers, "-m", EVERYWHERE, *extra)
     if postgres_bin() is None:
         print(f"\nskipped: tests on PostgreSQL: {HOW_TO_GET['postgres']}")
         failed += required() & {"postgres"}
     else:
         with postgres() as url:
             asking = [*workers, "-m", ASKING, *extra]
-            failed += run_pytest("tests on PostgreSQL", *asking, DATABASE_URL=url)
+            with subprocess.Popen(PREPARE, env={**os.environ, "DATABASE_URL": url}):
+                failed += run_pytest("tests on PostgreSQL", *asking, DATABASE_URL=url)
     if any(binary(name) for peer in PEERS for name in peer.binaries):
         # A file's tests share a cluster.
         real = [*workers, *by_file, "-m", "peers and not e2e", *extra, *files_of_peers()]

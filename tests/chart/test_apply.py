@@ -26,6 +26,7 @@ from tests.chart.rendering import (
     rendered,
 )
 from tests.conftest import ROOT
+from tests.migrated import fill_database
 from tests.peers import servers
 from tests.peers.build import binary
 from tests.peers.client import ApiRefused, Client, wait_until
@@ -373,7 +374,7 @@ def test_the_readers_rights_are_enough_for_a_sync(
 ) -> None:
     token = service_account_token(installed.admin, NAMESPACE, "olmweb-reader")
     installed.write_kubeconfig(tmp_path / "kubeconfig", token=token)
-    manage(tmp_path, "migrate", "--verbosity", "0")
+    fill_database(f"sqlite:///{tmp_path / 'sync.sqlite3'}")
     report = json.loads(manage(tmp_path, "sync_cluster", "real", "--json"))
     assert report["outcome"] == "changed", report
     states = manage(tmp_path, "shell", "-v", "0", "-c", STATES)

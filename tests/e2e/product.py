@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
+from tests.migrated import fill_database
 from tests.services import free_port
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -62,20 +62,8 @@ def product_folder(*, migrated: bool = True) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="olmweb-product-") as name:
         folder = Path(name)
         if migrated:
-            (folder / "olmweb.sqlite3").write_bytes(_migrated())
+            fill_database(f"sqlite:///{folder / 'olmweb.sqlite3'}")
         yield folder
-
-
-@cache
-def _migrated() -> bytes:
-    """Each start with a new database would take the time of all migrations."""
-    with product_folder(migrated=False) as folder:
-        subprocess.run(
-            [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
-            cwd=ROOT, env={**os.environ, "OLMWEB_DATA_DIR": str(folder)}, check=True,
-        )  # fmt: skip
-        with closing(sqlite3.connect(folder / "olmweb.sqlite3")) as database:
-            return database.serialize()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from django.apps import apps
 from olmweb.sandbox.cluster import Sandbox
 from tests.conftest import ROOT, need
 from tests.e2e.installation import FILL, READ_AGAIN, Installation
+from tests.migrated import fill_database
 from tests.services import postgres, postgres_bin
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -35,7 +36,7 @@ def installation(server: str, tmp_path: Path) -> Iterator[Installation]:
     sandbox.start()
     sandbox.write_kubeconfig(tmp_path / "kubeconfig", context="sandbox")
     made = Installation(server, tmp_path)
-    made.manage("migrate", "--verbosity", "0")
+    fill_database(made.url)
     made.sync()
     yield made
     sandbox.stop()

@@ -22,6 +22,7 @@ from typing import Any
 import psycopg
 import yaml
 
+from tests.migrated import fill_database
 from tests.peers import servers
 from tests.peers.client import Client, Object, wait_until
 from tests.peers.processes import Server, folder
@@ -36,7 +37,6 @@ CATCH_UP = 25.0
 # olmweb.clusters.due, a period of beat, and the time above for the rest.
 AFTER_OUTAGE = 20.0 + 10.0 + CATCH_UP
 TAKE_OVER = 45.0  # for a cluster whose worker was killed: lease, beat, and a busy machine
-_tables: list[bytes] = []  # what pg_dump said after the first migration
 
 
 class Database:
@@ -261,25 +261,6 @@ def _grant(server: servers.ApiServer) -> None:
             server.admin.apply(manifest)
 
 
-def _migrate(world: Watched) -> None:
-    """Migrates the database; later databases of this process get a dump of the first."""
-    programs = postgres_bin()
-    if programs and _tables:
-        command = [
-            str(programs / "psql"),
-            "-q",
-            "-v",
-            "ON_ERROR_STOP=1",
-            world.database.url,
-        ]
-        subprocess.run(command, input=_tables[0], check=True, stdout=subprocess.DEVNULL)
-        return
-    world.manage("migrate", "--verbosity", "0")
-    if programs:
-        command = [str(programs / "pg_dump"), world.database.url]
-        _tables.append(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-
-
 def redis(home: Path) -> Server:
     """A Redis whose data survives a restart, as that of the shipped compose.yaml."""
     port = free_port()
@@ -328,7 +309,7 @@ def watched(*, clock: bool = False, watch_cache: bool = True) -> Iterator[Watche
             "OLMWEB_CLUSTERS": "real=real",
             "KUBECONFIG": str(home / "kubeconfig"),
         }
-        _migrate(running)
+        fill_database(running.database.url)
         running.put("first", "InstallSuccessful")
         beat = running.celery(
             "beat", "beat", "--schedule", str(home / "beat"), "--loglevel", "error"

@@ -19,7 +19,8 @@ from typing import Any
 import urllib3
 import yaml
 
-from tests.bench.tools import ROOT, environment, migrate
+from tests.bench.tools import ROOT, environment
+from tests.migrated import fill_database
 from tests.services import PostgresServer, RedisServer, free_port
 
 CELERY = (sys.executable, "-m", "celery", "-A", "olmweb")
@@ -181,7 +182,7 @@ class Stack:
             yield Process(name, named, self.environ, log, self._shares[service_of(name)])
 
     def start(self) -> None:
-        migrate(self.environ)
+        fill_database(self.postgres.url)
         self.manage("collectstatic", "--noinput", "--verbosity", "0")
         for process in self.processes.values():
             process.start()

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 from django.conf import settings
 
-from tests.bench.tools import environment, migrate
+from tests.bench.tools import environment
+from tests.migrated import fill_database
 
 pytestmark = pytest.mark.database
 PROGRAM = Path(__file__).with_name("survivor.py")
@@ -26,7 +27,7 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
     url = os.environ.get("DATABASE_URL", "")
     if not url.startswith("postgres"):
         found = environment(folder)
-        migrate(found)
+        fill_database(f"sqlite:///{folder / 'data' / 'olmweb.sqlite3'}")
         yield found
         return
     name = f"processes_{os.getpid()}"
@@ -35,7 +36,7 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
         try:
             own = url.rpartition("/")[0] + f"/{name}"
             found = environment(folder, DATABASE_URL=own, OLMWEB_SECRET_KEY=settings.SECRET_KEY)
-            migrate(found)
+            fill_database(own)
             yield found
         finally:
             server.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())

@@ -13,8 +13,9 @@ import pytest
 
 from tests.catalogs.sync.holder import SECONDS
 from tests.conftest import ROOT
+from tests.migrated import fill_database
 from tests.olmweb.runtime import test_redis_worker
-from tests.olmweb.runtime.test_redis_worker import count, manage
+from tests.olmweb.runtime.test_redis_worker import count
 from tests.worlds.fbc import jsonl, package
 
 pytestmark = pytest.mark.database
@@ -51,7 +52,7 @@ class World:
         self.files = {name: folder / name for name in ("old", "new")}
         self.files["old"].write_bytes(jsonl(package("old")))
         self.files["new"].write_bytes(jsonl(package("new")))
-        manage(self.environ, "django", "migrate")
+        fill_database(database)
         code = "import django; django.setup(); from tests.factories import make_catalog; "
         code += "make_catalog(content_hash='', revision=0)"
         subprocess.run([sys.executable, "-c", code], env=self.environ, check=True, cwd=ROOT)

@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from olmweb.sandbox.cluster import Sandbox
+from tests.migrated import fill_database
 from tests.olmweb.runtime import test_redis_worker
-from tests.olmweb.runtime.test_redis_worker import ROOT, count, manage
+from tests.olmweb.runtime.test_redis_worker import ROOT, count
 
 pytestmark = pytest.mark.peers  # minutes of real processes: not among the quick tests
 database = test_redis_worker.database
@@ -73,7 +74,7 @@ class Fleet:
             "OLMWEB_CLUSTERS": ",".join(f"c{number}" for number in range(len(servers))),
             "KUBECONFIG": str(folder / "kubeconfig"),
         }
-        manage(self.environ, "django", "migrate", "--settings", "olmweb.settings")
+        fill_database(database)
 
     @contextmanager
     def running(self, folder: Path, places: int) -> Iterator[None]:

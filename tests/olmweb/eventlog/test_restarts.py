@@ -9,7 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.bench.tools import ROOT, environment, migrate, one, until
+from tests.bench.tools import ROOT, environment, one, until
+from tests.migrated import fill_database
 from tests.services import free_port
 from tests.soak.followers import StreamReader
 
@@ -59,7 +60,7 @@ def environ(postgres_server: str, tmp_path: Path) -> Iterator[dict[str, str]]:
         OLMWEB_HTTPS="false",
         OLMWEB_WEB_PROCESSES="1",
     )
-    migrate(environ)
+    fill_database(environ["DATABASE_URL"])
     yield environ
     with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
         connection.execute("DROP DATABASE event_restarts WITH (FORCE)")

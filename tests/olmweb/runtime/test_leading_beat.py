@@ -22,8 +22,9 @@ from olmweb.runtime import beat, probe, worker
 from olmweb.runtime.beat import LeaderScheduler
 from olmweb.runtime.worker import Every
 from tests.conftest import ROOT
+from tests.migrated import fill_database
 from tests.olmweb.runtime import test_redis_worker
-from tests.olmweb.runtime.test_redis_worker import count, manage
+from tests.olmweb.runtime.test_redis_worker import count
 
 database = test_redis_worker.database
 
@@ -166,7 +167,7 @@ class Beats:
             "OLMWEB_HOSTS": "olmweb.example",
             "TMPDIR": str(folder),
         }
-        manage(self.environ, "django", "migrate", "--settings", "olmweb.settings")
+        fill_database(database)
 
     def start(self, stack: ExitStack) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(

@@ -17,6 +17,7 @@ from django.conf import settings
 
 from olmweb.sandbox.cluster import Sandbox
 from tests.conftest import ROOT
+from tests.migrated import fill_database
 
 
 def manage(environ: dict[str, str], *arguments: str) -> None:
@@ -68,7 +69,7 @@ def test_a_worker_behind_redis_reads_cluster_and_catalogs(
         "KUBECONFIG": str(tmp_path / "kubeconfig"),
     }
     sandbox.write_kubeconfig(tmp_path / "kubeconfig", context="sandbox")
-    manage(environ, "django", "migrate", "--settings", "olmweb.settings")
+    fill_database(database)
     worker = subprocess.Popen(
         [sys.executable, "-m", "celery", "-A", "olmweb", "worker", "-c", "2",
          "-Q", "actions,sync,watch", "--loglevel", "error"],

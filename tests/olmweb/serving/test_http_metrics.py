@@ -25,9 +25,9 @@ from olmweb.serving import http_metrics, tail
 from olmweb.serving.bridge import ThreadedWsgi
 from olmweb.serving.streams import EventStreams, Hub
 from olmweb.serving.tail import EventLog, Tail
-from tests.bench.tools import migrate
 from tests.conftest import ROOT
 from tests.factories import make_cluster
+from tests.migrated import fill_database
 from tests.olmweb.serving.serving import (
     BODY_LIMIT,
     connect,
@@ -225,7 +225,7 @@ def web(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         OLMWEB_WEB_PROCESSES="3",
         TMPDIR=str(tmp_path),
     )
-    migrate(environ)
+    fill_database(environ["DATABASE_URL"])
     process = subprocess.Popen(
         [sys.executable, "manage.py", "web", "--host", "127.0.0.1", "--port", str(port)],
         cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
