@@ -262,6 +262,8 @@ _PLANS = "installplans.operators.coreos.com"
 # how many of them it leaves out.
 _OTHERS, _LEFT_OUT = "other_errors", "errors_left_out"
 _OTHERS_LIMIT = 4
+# Entries whose message may refuse several fields of one object.
+_FIELD_ERRORS = ("api-invalid", "crd-schema-invalid")
 # Facts that name another object than the subject that reports the message.
 _REPORTER = ("kind", "namespace", "name")
 # Facts that say which object an error is about.
@@ -416,6 +418,8 @@ def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     if match is None:
         return None
     facts = {**match.facts, **_of_bundle(text, match.entry)}
+    if match.entry.id in _FIELD_ERRORS and (fields := _fields(match, text, kind)):
+        facts["detail"] = fields
     if others:
         facts[_OTHERS] = json.dumps(others[:_OTHERS_LIMIT])
     if len(others) > _OTHERS_LIMIT:
@@ -450,6 +454,13 @@ def _others(match: KnowledgeMatch, text: str, kind: str) -> list[str]:
     # Its texts are about all errors that have its cause.
     others = [error for subject, error in by_subject.items() if subject[0] != match.entry.id]
     return others if len(others) < len(by_subject) else []
+
+
+def _fields(match: KnowledgeMatch, text: str, kind: str) -> str:
+    """What the text says of each field of the object that the match is about, if of several."""
+    found = [_of_error(error, kind) for error in errors_of(text)]
+    same = [other for other in found if other and _subject(other) == _subject(match)]
+    return "; ".join(other.facts.get("detail", "") for other in same) if len(same) > 1 else ""
 
 
 def _subject(match: KnowledgeMatch) -> tuple[str, ...]:

@@ -176,9 +176,10 @@ def _joined(text: str) -> list[str]:
 
 def _aggregated(text: str) -> list[str]:
     """The errors of an aggregate; what is between two commas may be part of one. What a check of a
-    CRD tells of `oneOf`, `anyOf` or `allOf` of one property is one error."""
+    CRD tells of `oneOf`, `anyOf` or `allOf` of one property is one error, and so is what security
+    context constraints refuse of one pod."""
     match = _AGGREGATE_IN.fullmatch(text)
-    if match is None or match["before"].endswith("Of: "):
+    if match is None or match["before"].endswith(("Of: ", "security context constraint: ")):
         return [text]
     alike = _TWO_WORDS.match(match["errors"])
     beginnings = f"{re.escape(alike[0])}|{_BEGINNINGS}" if alike else _BEGINNINGS

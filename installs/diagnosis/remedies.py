@@ -260,6 +260,7 @@ _STANDS_FOR = {
 }
 SUBJECT_NAMES = ("name", "namespace", "kind", "package", "unpack_pod")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+_ROLE_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.:]{0,251}[A-Za-z0-9])?")  # or of a binding
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _SENTENCE_LIMIT = 200
 # Indented lines and items of a list go on with the line before, as after a colon.
@@ -307,6 +308,7 @@ def _in_capitals(placeholder: str) -> str:
 
 def fill_command(template: str, values: Mapping[str, str]) -> str:
     """The command with all values filled in that are safe in a shell."""
+    of_role = "role" in template.replace("{object_kind}", values.get("object_kind", "")).lower()
 
     def option(match: re.Match[str]) -> str:
         if values.get(match[1] or match[2]) != "":
@@ -317,6 +319,8 @@ def fill_command(template: str, values: Mapping[str, str]) -> str:
         name = match[1]
         text = values.get(name, "")
         allowed = _KIND if name.endswith("kind") else _NAME
+        if of_role and name == "object_name":
+            allowed = _ROLE_NAME
         if allowed.fullmatch(text):
             return text.lower() if allowed is _KIND else text
         return f"<{name.removeprefix('object_').replace('_', '-')}>"
