@@ -401,7 +401,13 @@ def dry_run(items: Sequence[Item], user: AnyUser, seconds: float = DRY_RUN_SECON
         if silent:
             results.append(replace(item, problem=silent, hint="Select fewer, or review again."))
             continue
-        result = record.dry_run(item.plan, user)
+        try:
+            result = record.dry_run(item.plan, user)
+        except OlmwebError as error:
+            if error.status == 403:
+                raise
+            results.append(replace(item, problem=error.message, hint=error.hint))
+            continue
         if result.code == "unreachable":
             silent = result.message
         problem = "" if result.ok else _problem(result)

@@ -47,7 +47,8 @@ class _Meta(msgspec.Struct):
 
 def dry_run(
     client: KubeClient,
-    step: DeleteAll | EndConversion,
+    cluster: Cluster,
+    step: Delete | DeleteAll | EndConversion,
     steps: Sequence[Step],
     as_user: Impersonation | None,
 ) -> str:
@@ -56,6 +57,13 @@ def dry_run(
     Objects whose conversion is ended by an earlier step can't be read before, and a webhook that an
     earlier step deletes may refuse their deletion before: access reviews replace the dry run then.
     """
+    if isinstance(step, Delete):
+        there = _meta(client, cluster, step, as_user)
+        if there is None:
+            return "does not exist any more"
+        with suppress(NotFound, Conflict):  # as `_delete`
+            delete_step(client, cluster, step, as_user, uid=there.uid, dry_run=True)
+        return "deleted"
     if isinstance(step, EndConversion):
         where = (CUSTOM_RESOURCE_DEFINITIONS, VERSION, step.name)
         try:

@@ -15,25 +15,25 @@ from installs.actions import clean_up_steps
 from installs.actions.clean_up import adopted_again
 from installs.actions.events import record_action
 from installs.actions.objects import (
-    CARRIES_MORE,
-    CARRIES_MORE_HINT,
-    WRITTEN,
     DryRun,
     apply_step,
-    approval_problem,
     config_refusal,
     delete_step,
-    explain,
     explain_step,
     is_there,
     other_config,
-    remake_problem,
+    read_object,
     remove_others,
-    version_of,
+)
+from installs.actions.refusals import (
+    adopted_refusal,
+    includes,
+    is_being_deleted,
+    refusal_of,
 )
 from installs.diagnosis.approvals import listing
 from installs.models import Action
-from installs.models.steps import Apply, Delete, remakes
+from installs.models.steps import Apply, Delete, Step, remakes
 from olmweb.clusters import client_for
 from olmweb.eventlog.types import EventType
 from olmweb.kube.client import Impersonation, KubeClient
@@ -81,12 +81,12 @@ def _install(action: Action, client: KubeClient) -> bool:
     main = action.main
     if action.sent_at is None:
         there = get(client, action)
-        if there is not None and there["metadata"].get("deletionTimestamp"):
+        if is_being_deleted(there):
             return False
-        if there is not None and not _includes(there.get("spec"), main.manifest["spec"]):
+        if refusal := refusal_of(action.verb, main, there):
             # Ends in a Conflict that names the owner, unless the owner is OLM Web itself.
             apply_step(client, main, as_user, dry_run=True)
-            _refuse_taken(action, there)
+            _end_refused(action, refusal)
             return True
         if there is not None:
             more = other_config(there, main.manifest)
@@ -112,24 +112,15 @@ def _install(action: Action, client: KubeClient) -> bool:
     return True
 
 
-def _includes(there: Any, wanted: Any) -> bool:
-    """Whether the object has all wanted values; the server adds defaults of its own."""
-    if isinstance(there, dict) and isinstance(wanted, dict):
-        return all(key in there and _includes(there[key], value) for key, value in wanted.items())
-    return bool(there == wanted)
-
-
 def _change(action: Action, client: KubeClient) -> bool:
     """Applies an upgrade, a configuration or an approval to the reviewed object, and to no
     other."""
     main, there = action.main, get(client, action)
-    if not _is_reviewed_object(action, there):
+    only = action.version if action.sent_at is None else ""
+    if refusal := refusal_of(action.verb, main, there, uid=action.object_uid, only=only):
+        _end_refused(action, refusal)
         return True
     if action.sent_at is None:
-        only = action.version if action.verb == Action.Verb.APPROVE else ""
-        if there and only and (why := approval_problem(there, only)):
-            finish(action, Action.State.REFUSED, why, code=CARRIES_MORE, hint=CARRIES_MORE_HINT)
-            return True
         if there and _is_so(action, there):
             finish(
                 action,
@@ -140,13 +131,7 @@ def _change(action: Action, client: KubeClient) -> bool:
             )
             return True
         if refusal := _config_refusal(action, client):
-            finish(
-                action,
-                Action.State.REFUSED,
-                refusal.message,
-                code=refusal.code,
-                hint=refusal.hint,
-            )
+            _end_refused(action, refusal)
             return True
         _mark_sent(action)
     configures = action.verb == Action.Verb.CONFIGURE
@@ -164,7 +149,7 @@ def _is_so(action: Action, there: dict[str, Any]) -> bool:
     wanted = action.main.manifest
     if action.verb == Action.Verb.CONFIGURE and other_config(there, wanted):
         return False
-    return _includes(there.get("spec"), wanted["spec"])
+    return includes(there.get("spec"), wanted["spec"])
 
 
 def _config_refusal(action: Action, client: KubeClient) -> DryRun | None:
@@ -177,20 +162,6 @@ def _config_refusal(action: Action, client: KubeClient) -> DryRun | None:
     return config_refusal(applied, action.main)
 
 
-def _is_reviewed_object(action: Action, there: dict[str, Any] | None) -> bool:
-    """Whether the object has the uid of the action; otherwise ends the action."""
-    if there is not None and (not action.object_uid or uid_of(there) == action.object_uid):
-        return True
-    what = "is gone" if there is None else "was replaced by another object of the same name"
-    finish(
-        action,
-        Action.State.REFUSED,
-        f"{action.path} {action.name} {what}; nothing was changed.",
-        code="gone" if there is None else "replaced",
-    )
-    return False
-
-
 def _retry(action: Action, client: KubeClient) -> bool:
     """Deletes first, then applies.
 
@@ -201,13 +172,11 @@ def _retry(action: Action, client: KubeClient) -> bool:
     remade = remakes(action.steps)
     if not remade or _deleted(main) not in action.done:
         there = get(client, action)
-        if there is None and remade and action.sent_at is not None:
-            pass  # deleted by a worker that died before it noted that
-        elif not _is_reviewed_object(action, there):
-            return True
-        elif remade and there and (why := remake_problem(there, main.manifest)):
-            sentence = f"{action.path} {action.name} can't be made again as it was: {why}."
-            finish(action, Action.State.REFUSED, sentence, code="changed", hint="Review it again.")
+        # Without an object it was deleted by a worker that died before it noted that.
+        is_begun = there is None and remade and action.sent_at is not None
+        refusal = refusal_of(action.verb, main, there, uid=action.object_uid, remakes=remade)
+        if refusal and not is_begun:
+            _end_refused(action, refusal)
             return True
     if action.sent_at is None:
         _mark_sent(action)
@@ -224,7 +193,7 @@ def _retry(action: Action, client: KubeClient) -> bool:
     return True
 
 
-def _deleted(step: Apply | Delete) -> str:
+def _deleted(step: Step) -> str:
     """The entry of `done` for a deletion that goes with an apply, in a retry of the same object."""
     return f"deleted {step.label}"
 
@@ -242,7 +211,7 @@ def _is_deleted(action: Action, client: KubeClient, step: Delete) -> bool:
         _mark_done(action, _deleted(step))
     if not step.uid:
         return True  # named by its content: OLM makes another one of the same name at once
-    there = _get(client, action, step.kind, step.namespace, step.name)
+    there = read_object(client, action.cluster, step.kind, step.namespace, step.name)
     return there is None or uid_of(there) != step.uid
 
 
@@ -251,10 +220,10 @@ def _remove(action: Action, client: KubeClient) -> bool:
     for step in action.steps:
         if not isinstance(step, Delete) or step.label in action.done:
             continue
-        there = _get(client, action, step.kind, step.namespace, step.name)
-        if there is not None and step.uid and uid_of(there) != step.uid:
+        there = read_object(client, action.cluster, step.kind, step.namespace, step.name)
+        if refusal := refusal_of(action.verb, step, there, uid=step.uid):
             if step.main:
-                _refuse_replaced(action)
+                _end_refused(action, refusal)
                 return True
             there = None  # another object of the same name, not to be deleted
         if there is not None:
@@ -291,7 +260,7 @@ def _clean_up(action: Action, client: KubeClient) -> bool:
             if step.label in adopted and clean_up_steps.exists(
                 client, action.cluster, step, as_user
             ):
-                _refuse_adopted(action, step.label)
+                _end_refused(action, adopted_refusal(step.label), _deleted_before(action))
                 return True
             if action.sent_at is None:
                 _mark_sent(action)
@@ -318,55 +287,21 @@ def _note(action: Action, outcome: str, hint: str = "") -> None:
     Action.objects.filter(pk=action.pk).update(outcome=outcome, outcome_hint=hint)
 
 
-def _refuse_adopted(action: Action, label: str) -> None:
-    finish(
-        action,
-        Action.State.REFUSED,
-        f"{label} belongs to an operator again and was not deleted.{_deleted_before(action)}",
-        code="replaced",
-        hint="Review what is still left over.",
-    )
-
-
 def _deleted_before(action: Action) -> str:
     return f" Deleted before that: {', '.join(action.done)}." if action.done else ""
 
 
-def _refuse_replaced(action: Action) -> None:
-    finish(
-        action,
-        Action.State.REFUSED,
-        f"{action.path} {action.name} was replaced by another object of the same name "
-        "since its removal was requested; nothing was deleted.",
-        code="replaced",
-        hint="Check the new object, and request its removal if it should be deleted, too.",
-    )
-
-
-def _refuse_taken(action: Action, there: dict[str, Any]) -> None:
-    """An install never turns an existing operator into another one."""
-    spec = there.get("spec", {})
-    package = (
-        spec.get("package", {}).get("name")
-        or spec.get("name")
-        or spec.get("source", {}).get("catalog", {}).get("packageName", "")
-    )
-    finish(
-        action,
-        Action.State.REFUSED,
-        f"{action.path} {action.name} exists already, for the package {package}; nothing was "
-        "changed.",
-        code="taken",
-        hint="Choose another name, or remove the existing object first.",
-    )
+def _end_refused(action: Action, refusal: DryRun, more: str = "") -> None:
+    """Ends the action with the refusal and a sentence more."""
+    text = f"{refusal.message}{more}"
+    finish(action, Action.State.REFUSED, text, code=refusal.code, hint=refusal.hint)
 
 
 def _refuse(action: Action, error: KubeError) -> None:
-    cluster = action.cluster.name
-    refusal = explain(error, cluster, action.as_user, verb=action.verb, kind=action.path)
+    step = _step_under_way(action)
+    as_user = impersonation(action)
+    refusal = explain_step(error, action.cluster.name, as_user, step, action.verb)
     message = refusal.message
-    if isinstance(error, NotFound):
-        message += f" The kind {action.path} or the namespace may have gone since it was reviewed."
     done = ", ".join(action.done)
     if done and action.verb == Action.Verb.RETRY:
         message += f" Before that, it {done}."
@@ -376,6 +311,16 @@ def _refuse(action: Action, error: KubeError) -> None:
         message += f" Before that, {done} was deleted."
     Action.objects.filter(pk=action.pk).update(dry_run=refusal.as_json())
     finish(action, Action.State.REFUSED, message, code=refusal.code, hint=refusal.hint)
+
+
+def _step_under_way(action: Action) -> Step:
+    """The first step that is not done; of a retry, which applies after all deletions, the main
+    object then."""
+    for step in action.steps:
+        is_done = {step.label, _deleted(step)} & set(action.done)
+        if not is_done and (isinstance(step, Delete) or action.verb != Action.Verb.RETRY):
+            return step
+    return action.main
 
 
 def _mark_sent(action: Action) -> None:
@@ -437,16 +382,7 @@ def finish(
 
 def get(client: KubeClient, action: Action) -> dict[str, Any] | None:
     """The main object of the action; None if it does not exist."""
-    return _get(client, action, action.path, action.namespace, action.name)
-
-
-def _get(
-    client: KubeClient, action: Action, kind: str, namespace: str, name: str
-) -> dict[str, Any] | None:
-    try:
-        return client.get(WRITTEN[kind], version_of(action.cluster, WRITTEN[kind]), name, namespace)
-    except NotFound:
-        return None
+    return read_object(client, action.cluster, action.path, action.namespace, action.name)
 
 
 def uid_of(item: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from installs.models.steps import Apply, Delete, DeleteAll, EndConversion, Manif
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
-from olmweb.kube.fields import dig, texts
+from olmweb.kube.fields import dig
 from olmweb.kube.resources import (
     API_SERVICES,
     BUNDLE_DEPLOYMENTS,
@@ -74,23 +74,6 @@ DELETED: dict[str, Resource] = {
 _MANAGER = re.compile(r'"([^"]{1,128})"')
 _CONFIG = "spec.config"
 RETRIED = "olmweb.operatorframework.io/retry-asked"  # annotation
-# Labels and annotations that OLM or a retry put on a Subscription, or that say nothing of it.
-_OF_OLM = ("operators.coreos.com/", "olm.", RETRIED, "kubectl.kubernetes.io/last-applied")
-
-
-def remake_problem(there: dict[str, Any], manifest: Manifest) -> str:
-    """Why the object can't be deleted and made again as `manifest` without losing anything.
-
-    Empty when it can. Labels and annotations of OLM's own come back by themselves.
-    """
-    if there.get("spec") != manifest["spec"]:
-        return "its specification is not what was shown"
-    meta = there["metadata"]
-    if meta.get("ownerReferences"):
-        return "another object owns it"
-    names = [*(meta.get("labels") or {}), *(meta.get("annotations") or {})]
-    foreign = [name for name in names if not name.startswith(_OF_OLM)]
-    return f"it has {foreign[0]}, which would be lost" if foreign else ""
 
 
 def version_of(cluster: Cluster, resource: Resource) -> str:
@@ -110,6 +93,16 @@ def full_name(kind: str) -> str:
         return kind
     resource = resource_of(kind)
     return f"{resource.plural}.{resource.group}".rstrip(".")
+
+
+def read_object(
+    client: KubeClient, cluster: Cluster, kind: str, namespace: str, name: str
+) -> Manifest | None:
+    """An object that actions write; None if it does not exist. Raises as KubeClient.get."""
+    try:
+        return client.get(WRITTEN[kind], version_of(cluster, WRITTEN[kind]), name, namespace)
+    except NotFound:
+        return None
 
 
 def apply_step(
@@ -181,25 +174,8 @@ def may_write(client: KubeClient, step: Apply, as_user: Impersonation | None) ->
             )
 
 
-CARRIES_MORE = "carries-more"  # code: the InstallPlan carries more than the approved version
-CARRIES_MORE_HINT = (
-    "Nothing was approved. Approve all of the InstallPlan if the rest is wanted, too. OLM creates "
-    "one InstallPlan for all Subscriptions of a namespace: operators in namespaces of their own "
-    "are approved one by one."
-)
 CONFIG_KEPT = "config-kept"  # code: another manager owns a field that the configuration lacks
 NEEDS_NAMESPACE = "allowed; its namespace does not exist yet"  # result for one object
-
-
-def approval_problem(install_plan: dict[str, Any], only: str) -> str:
-    """Why this InstallPlan, as the cluster has it, can't be approved for the ClusterServiceVersion
-    `only` and nothing else, in a sentence; empty if it can."""
-    names = texts(install_plan.get("spec") or {}, "clusterServiceVersionNames")
-    others = sorted(name for name in names if name != only)
-    name = install_plan["metadata"]["name"]
-    if only not in names:
-        return f"InstallPlan {name} does not carry {only}, but {', '.join(others) or 'no version'}."
-    return f"InstallPlan {name} carries not only {only}: {', '.join(others)}." if others else ""
 
 
 def other_config(there: Manifest, manifest: Manifest) -> list[str]:
@@ -327,7 +303,10 @@ def explain(error: KubeError, cluster: str, as_user: str, *, verb: str, kind: st
     if isinstance(error, Conflict) and error.causes:
         return _conflict(error, kind)
     fields = _fields(error, kind) if isinstance(error, Invalid) else {}
-    return DryRun(False, error.message, error.code, error.hint, fields)
+    message = error.message
+    if isinstance(error, NotFound):
+        message = f"{message.rstrip('.')}. The kind {kind} or the namespace may not exist any more."
+    return DryRun(False, message, error.code, error.hint, fields)
 
 
 def explain_step(

@@ -6,6 +6,7 @@ object, so recording the same plan again returns that action.
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,27 +16,26 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from installs.actions import clean_up_steps
+from installs.actions.clean_up import adopted_again
 from installs.actions.events import record_action
 from installs.actions.objects import (
-    CARRIES_MORE,
-    CARRIES_MORE_HINT,
     NEEDS_NAMESPACE,
     RETRIED,
     WRITTEN,
     DryRun,
     apply_step,
-    approval_problem,
     config_changes,
     config_refusal,
     delete_step,
     explain_step,
     is_there,
     may_write,
-    remake_problem,
+    read_object,
     remove_others,
 )
 from installs.actions.plan import Plan
 from installs.actions.plan_changes import route_of_approval
+from installs.actions.refusals import adopted_refusal, is_being_deleted, refusal_of
 from installs.models import Action, ActionBatch, ActionKey, AllowRule
 from installs.models.steps import (
     Apply,
@@ -44,7 +44,6 @@ from installs.models.steps import (
     EndConversion,
     Manifest,
     Step,
-    from_json,
     to_json,
 )
 from installs.queries.activity import operators_of
@@ -54,7 +53,7 @@ from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
 from olmweb.eventlog.types import EventType
 from olmweb.kube.client import Impersonation, KubeClient
-from olmweb.kube.errors import Forbidden, KubeError, NotFound
+from olmweb.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from olmweb.kube.resources import CLUSTER_VERSIONS, NAMESPACES
 from olmweb.models import ApiToken
 from olmweb.tasks import enqueue
@@ -66,26 +65,60 @@ UNBLOCKING = (Action.Verb.APPROVE, Action.Verb.UPGRADE, Action.Verb.REMOVE)
 
 
 def dry_run(plan: Plan, user: AnyUser) -> DryRun:
-    """Lets the cluster try the plan as this user, for at most five seconds an object.
+    """Lets the cluster try the plan as this user, for at most five seconds an object. Refuses what
+    the worker that sends the action would refuse.
 
     Never raises KubeError. An object whose namespace does not exist yet can't be tried; an access
-    review replaces that. Raises OlmwebError (403) for users who may not act.
+    review replaces that. Raises OlmwebError: 403 for users who may not act, 409 when the object has
+    another open action.
     """
     as_user = impersonation_for(user)
-    step = plan.main
-    outcomes: list[tuple[str, str]] = []
-    new_namespaces: set[str] = set()
+    is_open = _open_action(plan) is not None
     try:
         with client_for(plan.cluster, timeout=DRY_RUN_TIMEOUT) as client:
-            if refused := _not_remade(client, plan) or _carries_more(client, plan):
+            if plan.verb == Action.Verb.CLEAN_UP:
+                return _try_clean_up(client, plan, as_user)
+            step = plan.main
+            there = read_object(client, plan.cluster, step.kind, step.namespace, step.name)
+            refused = refusal_of(
+                plan.verb, step, there, uid=plan.uid, only=plan.version, remakes=plan.remakes
+            )
+            # The same action, under way, may have deleted the object to make it again.
+            if refused and plan.verb != Action.Verb.INSTALL and not (is_open and plan.remakes):
                 return refused
             if plan.verb == Action.Verb.CONFIGURE and isinstance(step, Apply):
                 return _try_config(client, plan, step, as_user)
-            for step in plan.steps:
-                outcome = _try(client, plan, step, as_user, new_namespaces)
-                outcomes.append((step.label, outcome))
+            return _try_steps(client, plan, as_user, there, refused)
     except KubeError as error:
-        return explain_step(error, plan.cluster.name, as_user, step, plan.verb)
+        return explain_step(error, plan.cluster.name, as_user, plan.main, plan.verb)
+
+
+def _try_steps(
+    client: KubeClient,
+    plan: Plan,
+    as_user: Impersonation | None,
+    there: Manifest | None,
+    refused: DryRun | None,
+) -> DryRun:
+    """The result for all objects; `there` is the main object, `refused` the refusal of an install
+    to write it, unless the cluster has one."""
+    outcomes: list[tuple[str, str]] = []
+    new_namespaces: set[str] = set()
+    is_waiting = plan.verb == Action.Verb.INSTALL and is_being_deleted(there)
+    waiting = plan.main if is_waiting else None
+    for step in plan.steps:
+        if isinstance(step, DeleteAll | EndConversion):
+            continue  # of a clean-up
+        try:
+            if isinstance(step, Apply) and step is waiting:
+                outcome = _try_later(client, step, as_user)
+            else:
+                outcome = _try(client, plan, step, as_user, new_namespaces)
+        except KubeError as error:
+            return explain_step(error, plan.cluster.name, as_user, step, plan.verb)
+        if refused and plan.verb == Action.Verb.INSTALL and step.main:
+            return refused
+        outcomes.append((step.label, outcome))
     message = f"Cluster {plan.cluster.name} would accept this."
     result = DryRun(True, message, objects=tuple(outcomes))
     if result.validated < len(outcomes):
@@ -99,29 +132,22 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
     return result
 
 
-def _not_remade(client: KubeClient, plan: Plan) -> DryRun | None:
-    """The refusal to remake an object that differs from the plan."""
-    step = plan.main
-    if not plan.remakes or not isinstance(step, Apply):
-        return None
-    try:
-        there = client.get(WRITTEN[step.kind], step.version, step.name, step.namespace)
-    except NotFound:
-        return None
-    why = remake_problem(there, step.manifest)
-    if not why:
-        return None
-    return DryRun(False, f"{step.label} can't be made again as it was: {why}.", code="changed")
-
-
-def _carries_more(client: KubeClient, plan: Plan) -> DryRun | None:
-    """The refusal to approve an InstallPlan for one version when it carries others, too."""
-    step = plan.main
-    if plan.verb != Action.Verb.APPROVE or not plan.version or not isinstance(step, Apply):
-        return None
-    there = client.get(WRITTEN[step.kind], step.version, step.name, step.namespace)
-    why = approval_problem(there, plan.version)
-    return DryRun(False, why, CARRIES_MORE, CARRIES_MORE_HINT) if why else None
+def _try_clean_up(client: KubeClient, plan: Plan, as_user: Impersonation | None) -> DryRun:
+    adopted = adopted_again(plan.cluster, plan.steps) or set()
+    outcomes: list[tuple[str, str]] = []
+    for step in plan.steps:
+        if isinstance(step, Apply):
+            continue
+        try:
+            if step.label in adopted and clean_up_steps.exists(client, plan.cluster, step, as_user):
+                return adopted_refusal(step.label)
+            outcome = clean_up_steps.dry_run(client, plan.cluster, step, plan.steps, as_user)
+        except KubeError as error:
+            refusal = explain_step(error, plan.cluster.name, as_user, step, plan.verb)
+            return replace(refusal, message=f"{step.label}: {refusal.message}")
+        outcomes.append((step.label, outcome))
+    message = f"Cluster {plan.cluster.name} would accept this."
+    return DryRun(True, message, objects=tuple(outcomes))
 
 
 def _try_config(
@@ -149,18 +175,20 @@ def _try_config(
 def _try(
     client: KubeClient,
     plan: Plan,
-    step: Step,
+    step: Apply | Delete,
     as_user: Impersonation | None,
     new_namespaces: set[str],
 ) -> str:
     """The result for one object, in words. Adds the namespaces of the plan to `new_namespaces`."""
-    if isinstance(step, DeleteAll | EndConversion):
-        return clean_up_steps.dry_run(client, step, plan.steps, as_user)
     if isinstance(step, Delete):
         try:
             delete_step(client, plan.cluster, step, as_user, dry_run=True)
         except NotFound:
             return "does not exist any more"
+        except Conflict:
+            if step.main:
+                raise
+            return "was replaced by another object of the same name, which stays"
         return "deleted"
     if step.namespace in new_namespaces:
         may_write(client, step, as_user)
@@ -171,6 +199,13 @@ def _try(
     if step.kind == NAMESPACES.kind:
         new_namespaces.add(step.name)
     return "accepted"
+
+
+def _try_later(client: KubeClient, step: Apply, as_user: Impersonation | None) -> str:
+    """The result for an object that is applied when the one of its name is deleted."""
+    with suppress(Conflict):
+        apply_step(client, step, as_user, dry_run=True)
+    return "is being deleted, and is created when it is gone"
 
 
 def reviewed(plans: Sequence[Plan], user: AnyUser, purpose: str) -> str:
@@ -286,14 +321,12 @@ def request(
         "of_blocker": batch is None and _changes_blocker(plan),
     }
     for _ in range(2):  # the open action may be finished before it is read
-        action = (
-            earlier_action(acting, idempotency_key, hashed)
-            or _create(values)
-            or _open_action(values)
-        )
-        if action:
+        if action := earlier_action(acting, idempotency_key, hashed) or _create(values):
             return action
-    raise _busy(values, "action")
+        if action := _open_action(plan):
+            _keep_key(values, action)
+            return action
+    raise _busy(plan, "action")
 
 
 def _changes_blocker(plan: Plan) -> bool:
@@ -394,18 +427,22 @@ def _create(values: dict[str, Any]) -> Action | None:
     return action
 
 
-def _open_action(values: dict[str, Any]) -> Action | None:
-    """The open action of the object. Raises OlmwebError if it differs from the new one."""
-    identity = {key: values[key] for key in ("cluster", "path", "namespace", "name")}
-    action = Action.objects.filter(**identity, state__in=Action.OPEN).first()
+def _open_action(plan: Plan) -> Action | None:
+    """The open action of the object. Raises OlmwebError if it differs from the plan."""
+    action = Action.objects.filter(
+        cluster=plan.cluster,
+        path=plan.kind,
+        namespace=plan.namespace,
+        name=plan.name,
+        state__in=Action.OPEN,
+    ).first()
     if action is None:
         return None
-    same_steps = _untimed(from_json(values["stored_steps"])) == _untimed(action.steps)
-    is_same = (action.verb, action.version) == (values["verb"], values["version"])
+    same_steps = _untimed(plan.steps) == _untimed(action.steps)
+    is_same = (action.verb, action.version) == (plan.verb, plan.version[:300])
     if is_same and same_steps:
-        _keep_key(values, action)
         return action
-    raise _busy(values, str(action.verb))
+    raise _busy(plan, str(action.verb))
 
 
 def _keep_key(values: dict[str, Any], action: Action) -> None:
@@ -417,10 +454,10 @@ def _keep_key(values: dict[str, Any], action: Action) -> None:
         )
 
 
-def _busy(values: dict[str, Any], doing: str) -> OlmwebError:
+def _busy(plan: Plan, doing: str) -> OlmwebError:
     return OlmwebError(
-        f"Another {doing} of {values['path']} {values['name']} on cluster "
-        f"{values['cluster'].name} is not finished.",
+        f"Another {doing} of {plan.kind} {plan.name} on cluster {plan.cluster.name} is not "
+        "finished.",
         code="busy",
         status=409,
         retryable=True,

@@ -24,8 +24,9 @@ from installs.actions import bulk, plan_changes, record, removal, retry
 from installs.actions.bulk import Item, Key
 from installs.actions.clean_up import chosen_first, plan_clean_up
 from installs.actions.configuration import plan_configure
-from installs.actions.objects import CARRIES_MORE, DryRun
+from installs.actions.objects import DryRun
 from installs.actions.plan import Plan, paths_of, plan_install
+from installs.actions.refusals import CARRIES_MORE
 from installs.api.action_schemas import (
     ActionRow,
     ActionState,

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 from installs.actions import bulk, bulk_changes, record
 from installs.actions.bulk import CAP, Item
 from installs.actions.bulk_changes import BulkChange, OperatorItem, cluster_of
-from installs.actions.objects import CARRIES_MORE
+from installs.actions.refusals import CARRIES_MORE
 from installs.models import NEEDS_ATTENTION, Action
 from installs.models.steps import Delete, Step
 from installs.queries import operators as queries

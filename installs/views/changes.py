@@ -243,11 +243,11 @@ def remove(
         context["refusal"] = removal.conversion_refusal(operator, converted)
         return show_form(request, "remove", context, failed=True)
     record.require_reviewed(request.POST.get("reviewed", ""), [plan], request.user, "remove")
-    dry_run = record.dry_run(plan, request.user)
-    context["dry_run"] = dry_run
-    if not dry_run.ok:
-        return show_form(request, "remove", context, failed=True)
     try:
+        dry_run = record.dry_run(plan, request.user)
+        context["dry_run"] = dry_run
+        if not dry_run.ok:
+            return show_form(request, "remove", context, failed=True)
         action = record.request(
             plan, request.user, dry_run_result=dry_run, idempotency_key=context["key"]
         )

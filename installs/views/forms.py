@@ -13,8 +13,8 @@ from django_htmx.http import HttpResponseClientRedirect
 from catalogs.models import Bundle, Package
 from installs.actions import bulk, plan_changes, record
 from installs.actions.bulk import Item
-from installs.actions.objects import CARRIES_MORE
 from installs.actions.plan import Plan, paths_of, read_catalog_sources
+from installs.actions.refusals import CARRIES_MORE
 from installs.diagnosis.approvals import Approval
 from installs.methods import AUTOMATIC, MANUAL, InstallChoice
 from installs.methods.base import FOLLOWS_NAMESPACE

@@ -183,7 +183,7 @@ def test_a_kind_that_vanishes_between_form_and_apply_is_told(
     sandbox.script.fail_next(404, count=3, path_prefix=SUBSCRIPTIONS)
     carry_out(action)
     assert action.state == "refused"
-    assert "may have gone since it was reviewed" in action.outcome
+    assert "The kind Subscription or the namespace may not exist any more." in action.outcome
     assert f"Namespace {NAMESPACE}" in action.outcome, "it says what it did"
 
 

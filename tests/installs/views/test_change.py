@@ -147,9 +147,12 @@ def test_another_open_action_of_the_object_is_told(
     writer: Client, package: Package, operator: Operator, sandbox: Sandbox
 ) -> None:
     Operator.objects.update(uid="")
+    form = {"name": "etcd", "step": "review"}
+    reviewed = writer.post(INSTALL, form).context["reviewed"]
     writer.post(REMOVE, remove_form(writer))
-    page = assert_page(confirm(writer), 422)
-    assert "Another remove of PlatformOperator etcd" in page.text
+    for values in (form, {**form, "step": "confirm", "reviewed": reviewed}):
+        page = assert_page(writer.post(INSTALL, values), 422)
+        assert "Another remove of PlatformOperator etcd" in page.text
 
 
 @pytest.mark.parametrize(
