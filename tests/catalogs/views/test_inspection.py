@@ -368,5 +368,5 @@ def test_what_no_bundle_names_any_more_is_forgotten_and_nothing_else(bundle):
     assert stored.prune(later) == 1
     assert BundleManifests.objects.count() == 1, "while another is read"
     BundleInspection.objects.all().delete()
-    assert stored.prune(later) == 1
+    assert stored.prune(later) == 2, "the manifests and the CRD that is named for them"
     assert not BundleManifests.objects.exists()
