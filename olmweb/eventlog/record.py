@@ -7,10 +7,12 @@ publisher at a time: the positions of a later publication are greater, and a rea
 the order of their numbers. Events of one object keep their order, because their writers wait for
 each other's locks and take primary keys after that.
 
-Writers publish as soon as they have committed. If a process ends in between, the next publication
+Writers publish as soon as they have committed, or leave it to a thread of their process that is
+publishing. If a process ends in between, the next publication
 or a task of beat numbers its events.
 """
 
+import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -64,7 +66,7 @@ def record(events: Iterable[ChangeEvent]) -> int:
     rows = list(events)
     if rows:
         insert(ChangeEvent, rows)
-        transaction.on_commit(publish, robust=True)
+        transaction.on_commit(publish_soon, robust=True)
     return len(rows)
 
 
@@ -90,6 +92,37 @@ def _of_cluster(
 def as_text(moment: datetime) -> str:
     """An aware time of the data of an event, in UTC with `Z`."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+class _Publication:
+    """One thread of this process publishes at a time, and once more for those that committed
+    meanwhile, so that they need not wait for the lock of the counter."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = self._wanted = False
+
+    def request(self) -> None:
+        with self._lock:
+            self._wanted = True
+            if self._running:
+                return
+            self._running = True
+        try:
+            while self._is_wanted():
+                publish()
+        except BaseException:
+            with self._lock:
+                self._running = False
+            raise
+
+    def _is_wanted(self) -> bool:
+        with self._lock:
+            self._running, self._wanted = self._wanted, False
+            return self._running
+
+
+publish_soon = _Publication().request
 
 
 def publish() -> int:

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from installs.retention import prune
 from installs.tasks import publish_events
 from olmweb.eventlog import read
+from olmweb.eventlog import record as record_module
 from olmweb.eventlog.record import event, publish, record
 from olmweb.eventlog.types import EventType, ExistenceData, FailureData
 from olmweb.models import ChangeEvent, Cluster
@@ -107,6 +108,46 @@ def test_a_reader_beside_many_writers_gets_every_event_once_and_in_order() -> No
     for name in {name for name, _ in received}:
         numbers = [number for other, number in received if other == name]
         assert numbers == sorted(numbers), name
+
+
+def test_a_thread_that_publishes_does_so_once_more_for_all_that_commit_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    calls: list[int] = []
+
+    def slow() -> int:
+        calls.append(1)
+        begun.set()
+        assert may_end.wait(30)
+        return 0
+
+    monkeypatch.setattr(record_module, "publish", slow)
+    first = in_thread(record_module.publish_soon)
+    assert begun.wait(30)
+    others = [in_thread(record_module.publish_soon) for _ in range(5)]
+    for thread in others:
+        thread.join(10)
+        assert not thread.is_alive(), "waits for the publisher"
+    may_end.set()
+    first.join()
+    assert len(calls) == 2
+    record_module.publish_soon()
+    assert len(calls) == 3
+
+
+def test_a_publication_that_fails_is_followed_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> int:
+        raise OperationalError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(record_module, "publish", fail)
+        with transaction.atomic():
+            write("unpublished")
+    assert names_after(0) == []
+    with transaction.atomic():
+        write("next")
+    assert names_after(0) == ["unpublished", "next"]
 
 
 def test_events_of_a_transaction_that_is_rolled_back_are_not_recorded() -> None:
