@@ -13,7 +13,7 @@ from django.utils import timezone
 from olmweb.models import Cluster
 from olmweb.templatetags import olmweb as tags
 from olmweb.web.pages import revision_token
-from tests.factories import make_cluster, make_operator
+from tests.factories import make_catalog, make_cluster, make_operator
 from tests.worlds.html import assert_fragment, assert_page, read
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +69,15 @@ def test_the_nav_marks_where_the_reader_is(reader: Client) -> None:
     text = reader.get("/cluster-operators/").content.decode()
     assert text.count('aria-current="page"') == 1
     assert 'href="/cluster-operators/" aria-current="page"' in " ".join(text.split())
+
+
+@pytest.mark.parametrize("path", ["/", "/audit/", "/catalogs/"])
+def test_the_nav_leads_to_pages_from_every_page(reader: Client, path: str) -> None:
+    make_catalog(cluster=make_cluster(name="prod"), name="certified")
+    page = reader.get(path).content.decode()
+    nav = page.partition('<nav class="pf-v6-c-nav"')[2].partition("</nav>")[0]
+    for link in re.findall(r'pf-v6-c-nav__link[^>]*? href="([^"]*)"', " ".join(nav.split())):
+        assert reader.get(link).status_code == 200, link
 
 
 def test_the_masthead_counts_what_needs_attention(reader: Client) -> None:
