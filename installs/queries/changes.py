@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.utils import timezone
 
 from installs.models import FAILING, NEEDS_ATTENTION, Action, Health, Transition
@@ -169,8 +169,13 @@ def counted(direction: str, count: int) -> str:
 
 def _changes(ids: Collection[int], health: Q, start: datetime) -> QuerySet[Transition]:
     """Of the operators of these clusters, from this time on: the changes that match `health`, and
-    what appeared or was deleted."""
-    existence = Q(type="Object", to_status__in=("appeared", "deleted"))
+    what appeared or was deleted. The ClusterServiceVersion of a Subscription is no operator: its
+    health is not recorded."""
+    healths = Transition.objects.filter(
+        type="Health", **{name: OuterRef(name) for name in _IDENTITY}
+    )
+    is_operator = ~Q(kind="ClusterServiceVersion") | Exists(healths)
+    existence = Q(type="Object", to_status__in=("appeared", "deleted")) & is_operator
     return Transition.objects.filter(
         health | existence, cluster__in=ids, kind__in=OPERATOR_KINDS, at__gte=start
     )

@@ -70,6 +70,20 @@ def test_an_operator_that_is_gone_was_removed_and_a_component_was_not(prod: Clus
     assert len(found.changes) == 2
 
 
+def test_only_a_cluster_service_version_with_a_health_of_its_own_is_an_operator(
+    prod: Cluster,
+) -> None:
+    """That of a Subscription has no page, and is not removed a second time."""
+    kind = "ClusterServiceVersion"
+    for name in ("of-a-subscription.v1", "alone.v1"):
+        change(prod, "", "appeared", type="Object", kind=kind, name=name)
+        change(prod, "present", "deleted", type="Object", kind=kind, name=name)
+    change(prod, "", "Healthy", kind=kind, name="alone.v1")
+    found = recent([prod])
+    assert {row.name for row in found.changes} == {"alone.v1"}
+    assert found.day("removed") == 1
+
+
 def test_the_last_hour_and_the_last_day_are_counted_apart(reader: Client, prod: Cluster) -> None:
     make_subscription(prod)
     change(prod, "Healthy", "Failed", 10)
