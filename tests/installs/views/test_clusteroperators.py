@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from installs.models import ClusterOperator, ClusterOperatorMember, Operator
 from olmweb.models import Cluster
-from tests.factories import make_cluster
+from tests.factories import make_cluster, make_operator
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import make_clusteroperator, make_failing_world
 
@@ -83,6 +83,21 @@ def test_the_aggregated_one_groups_its_members_by_our_finding(
     assert "/operators/prod/PlatformOperator/-/mode-00" in page.links
     assert "It blocks the completion of a cluster installation" in page.text
     assert "It does not block" in page.text
+
+
+def test_two_forms_of_one_finding_have_parts_of_their_own(reader: Client, prod: Cluster) -> None:
+    make_failing_world(prod)
+    row = ClusterOperator.objects.get(aggregated=True)
+    for name, facts in (("owned", {"owner": "other"}), ("unowned", {"unowned_release": "unowned"})):
+        operator = make_operator(
+            cluster=prod, name=name, finding="helm-ownership-conflict", facts=facts
+        )
+        ClusterOperatorMember.objects.create(
+            cluster_operator=row, name=name, reason="InstallFailed", operator=operator
+        )
+    text = assert_page(reader.get(AGGREGATED)).text
+    assert "Resource conflict: owned by another operator" in text
+    assert "Resource conflict: the object exists already" in text
 
 
 def test_a_member_without_its_object_and_a_disagreement_are_told(
