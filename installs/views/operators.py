@@ -400,6 +400,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         "facets": facets,
         "attention": sum(attention(request).values()),
         "ATTENTION": queries.ATTENTION,
+        "unread": all(cluster.synced_at is None for cluster in clusters(request)),
     }
     if view == "cause":
         may = _may_remove(request)[0]

@@ -59,6 +59,18 @@ def test_by_cause_is_the_default_when_anything_failed(reader: Client, prod: Clus
     assert "fine" not in names(page)
 
 
+@pytest.mark.parametrize("view", ["all", "cause"])
+def test_a_cluster_that_was_never_read_is_not_said_to_have_no_operators(
+    reader: Client, view: str
+) -> None:
+    cluster = make_cluster(name="prod", reachable=False, synced_at=None)
+    path = f"/operators/?view={view}"
+    assert "No cluster was read yet" in assert_page(reader.get(path)).text
+    cluster.synced_at = timezone.now()
+    cluster.save()
+    assert "No cluster was read yet" not in assert_page(reader.get(path)).text
+
+
 def test_a_cause_of_several_bundles_is_said_of_them_all(reader: Client, prod: Cluster) -> None:
     make_failing(prod, "etcd", MODE)
     one = "This bundle does not support the AllNamespaces install mode"
