@@ -494,11 +494,12 @@ def installable_kinds(cluster: Cluster) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class CatalogSummary:
     """The catalogs of the clusters shown, each counted once whatever the ways in which it is there;
-    `troubled` are the ways that fail or are stale."""
+    `troubled` are the ways that fail or are stale, on clusters that answer."""
 
     serving: int
     troubled: list[CatalogState]
     new: int
+    unreachable: int
 
 
 def catalogs_revision(rows: Sequence[CatalogState]) -> str:
@@ -511,13 +512,20 @@ def catalog_summary(rows: Sequence[CatalogState], clusters: Sequence[Cluster]) -
     everywhere."""
     ids = {None, *(cluster.pk for cluster in clusters)}
     shown = [row for row in rows if row.cluster_id in ids]
-    catalogs = distinct_catalogs(shown)
+    silent = {cluster.pk for cluster in clusters if cluster.reachable is False}
+    catalogs = distinct_catalogs([row for row in shown if row.cluster_id not in silent])
     states = Catalog.State
     return CatalogSummary(
         serving=sum(
             any(row.state == states.SERVING and not row.stale for row in entries)
             for entries in catalogs
         ),
-        troubled=[row for row in shown if row.stale or row.state == states.FAILED],
+        troubled=[
+            row
+            for entries in catalogs
+            for row in entries
+            if row.stale or row.state == states.FAILED
+        ],
         new=sum(all(row.state == states.NEW for row in entries) for entries in catalogs),
+        unreachable=len(distinct_catalogs([row for row in shown if row.cluster_id in silent])),
     )

@@ -198,6 +198,16 @@ def test_catalogs_in_trouble_are_named_with_their_error(reader: Client) -> None:
     assert "404 Not Found" in page.text
 
 
+def test_catalogs_of_an_unreachable_cluster_are_counted_and_not_listed(reader: Client) -> None:
+    silent = make_cluster(name="prod", reachable=False, error_text="connection refused")
+    make_operator(cluster=silent)
+    make_catalog(cluster=silent, name="good")
+    make_catalog(cluster=silent, name="bad", state="failed", error_text="No route to the registry")
+    page = assert_page(reader.get("/"))
+    assert "0 serving, 2 on unreachable clusters" in page.text
+    assert "No route to the registry" not in page.text
+
+
 def test_a_catalog_that_is_there_in_two_ways_counts_once(reader: Client) -> None:
     cluster = make_cluster(name="prod")
     make_operator(cluster=cluster)
