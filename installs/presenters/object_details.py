@@ -14,11 +14,11 @@ from olmweb.templatetags.olmweb import moment
 
 NAMES_SHOWN = 8
 _STATUS_WORDS = {
-    "Present": "There",
+    "Present": "Present",
     "NotPresent": "Missing",
-    "PresentNotSatisfied": "There, not satisfied",
-    "PresentNotAvailable": "There, not available",
-    "DeploymentFound": "Deployment there",
+    "PresentNotSatisfied": "Present, not satisfied",
+    "PresentNotAvailable": "Present, not available",
+    "DeploymentFound": "Deployment present",
     "DeploymentNotFound": "Deployment missing",
     "Satisfied": "Satisfied",
     "NotSatisfied": "Not satisfied",
@@ -104,7 +104,7 @@ def _with_searches(
 def status_words(row: Requirement) -> str:
     """The status of a requirement, which OLM writes as one word, as a reader would say it."""
     if row.status == "Present" and not row.met:
-        return "There, not satisfied"
+        return "Present, not satisfied"
     return _STATUS_WORDS.get(row.status, row.status or "Not reported")
 
 

@@ -32,12 +32,12 @@ from olmweb.web.preferences import remember_view
 WORDS = {
     "blocks": "Blocks the update",
     "holds": "Holds back an operator",
-    "unknown": "Not known",
+    "unknown": "Unknown",
     "plan": "Plan ahead",
 }
 FATES = {
     "no": "Not migratable",
-    "unknown": "Not known",
+    "unknown": "Unknown",
     "changes": "With changes",
     "ready": "Ready",
 }

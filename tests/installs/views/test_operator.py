@@ -67,10 +67,10 @@ def test_requirements_that_are_not_met_are_a_table_in_words(reader: Client, prod
         "certificates.cert-manager.io apiextensions.k8s.io/v1 CustomResourceDefinition Missing"
         in page.text
     )
-    assert "There, not satisfied Policy rule not satisfied 1 not satisfied" in page.text
+    assert "Present, not satisfied Policy rule not satisfied 1 not satisfied" in page.text
     assert '"resources":["nodes"]' in page.text
     rows = page.text[page.text.index("What tempo.v0.9.0 requires") :]
-    assert rows.index("Missing") < rows.index("There CSV minKubeVersion")
+    assert rows.index("Missing") < rows.index("Present CSV minKubeVersion")
 
 
 def test_requirements_that_are_met_are_not_listed(reader: Client, prod: Cluster) -> None:

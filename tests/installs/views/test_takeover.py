@@ -168,7 +168,7 @@ def test_the_number_of_queries_does_not_grow_with_subscriptions(
 def test_the_page_and_the_api_tell_the_same(reader: Client, row: Operator) -> None:
     make_csv(row, api_services=1, owned_crds=["a.example.com"])
     page = assert_page(reader.get("/readiness/olm-v1/"))
-    assert "1 Subscription: 0 ready, 0 with changes, 0 not known, 1 not migratable" in page.text
+    assert "1 Subscription: 0 ready, 0 with changes, 0 unknown, 1 not migratable" in page.text
     assert "the bundle owns 1 APIService" in page.text
     found = reader.get("/api/v1/migrations?verdict=no&q=grafana").json()
     assert (found["count"], found["items"][0]["codes"]) == (1, ["ce-api-service"])
