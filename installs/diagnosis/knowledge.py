@@ -464,8 +464,10 @@ def _fields(match: KnowledgeMatch, text: str, kind: str) -> str:
 
 
 def _subject(match: KnowledgeMatch) -> tuple[str, ...]:
-    """The cause of a match and the object that it is about."""
-    return match.entry.id, *(match.facts.get(name, "") for name in _OBJECT_FACTS)
+    """The cause of a match and the object that it is about, with what is said of a property."""
+    facts = match.facts
+    about = facts.get("detail", "") if "property" in facts else ""
+    return match.entry.id, about, *(facts.get(name, "") for name in _OBJECT_FACTS)
 
 
 @lru_cache(maxsize=256)

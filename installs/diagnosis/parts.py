@@ -1,9 +1,9 @@
 """The parts of a message: prefixes of controllers, lists, and errors that one message joins.
 
 Controllers join errors in these ways: Helm's update with " && " (helm.sh/helm pkg/kube/client.go);
-what failed and the way back from it (helm-operator-plugins pkg/client/actionclient.go); Kubernetes'
-aggregates as "[a, b]", in random order where they come from a map (apimachinery
-pkg/util/errors/errors.go); errors.Join of Go with line ends.
+what failed and the way back from it (helm-operator-plugins pkg/client/actionclient.go, and Helm's
+pkg/action/upgrade.go); Kubernetes' aggregates as "[a, b]", in random order where they come from a
+map (apimachinery pkg/util/errors/errors.go); errors.Join of Go with line ends.
 """
 
 import re
@@ -34,6 +34,12 @@ _EXCLUDING = (*_SHARED, " conflicts with ", " is deprecated")
 _ORPHAN = " exists and is not referenced by a subscription"
 _CHOICE = " requires at least one of "
 _CRD_CHECKS = re.compile(r'([Vv]alidating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
+# A line of two schemas that are compared.
+_DIFFERENCE = re.compile(r"[-+&})]|\s{2}")
+_REMOVALS = (
+    *("existingFieldRemoval: ", " may not be removed"),
+    "calculating schema diff for CRD version ",
+)
 _ERRORS_LIMIT = 20  # of a message that joins several
 _ERROR_LIMIT = 1_000  # characters of one of them
 # The attempt failed, and so did the way back; what made it fail comes first.
@@ -42,6 +48,15 @@ _WAY_BACK = re.compile(
     # There is nothing to mend about a version that never was.
     r"(?!release has no \d|no revision for release)(?P<second>[\s\S]{1,2000}?): "
     r"original (?:upgrade|install) error: (?P<first>[\s\S]+)"
+)
+# Helm itself names both in the other order, with nothing between them but how the second begins.
+_WAY_BACK_OF_HELM = re.compile(
+    r"(?P<before>[\s\S]{0,300}?)\ban error occurred while [^.\n]{1,60}\. "
+    r"original (?:upgrade|install|rollback) error: (?P<first>[\s\S]{1,4000}?): "
+    r"(?P<second>(?:unable to (?:cleanup|build|decode|delete) |uninstall(?:: |ation )"
+    r"|failed to |cannot patch |could not get |(?:query|update|create|release): |another operation "
+    r"|(?:(?:pre|post)-\w{1,20} hooks failed: )?(?:timed out waiting for the condition$"
+    r"|context deadline exceeded$|client rate limiter )|Unauthorized$)[\s\S]{0,2000})"
 )
 # What follows is not part of an expression that a rule quotes.
 _HELM_ENDS = re.compile(
@@ -76,7 +91,7 @@ def strip_prefixes(text: str) -> str:
 def parts_of(text: str) -> list[str]:
     """What the entries look at one by one: the parts of a list, and the whole text."""
     # Errors of the way back are no reason for what made it necessary.
-    way_back = _WAY_BACK.fullmatch(text)
+    way_back = _way_back(text)
     forth = way_back["before"] + way_back["first"] if way_back else text
     joined = _joined(forth)[:_PARTS_LIMIT] or ([forth] if way_back else [])
     if match := _AGGREGATE.fullmatch(text):
@@ -97,19 +112,26 @@ def parts_of(text: str) -> list[str]:
 
 
 def _crd_checks(text: str) -> list[str]:
-    """For each line of the checks of a CRD that line, and after it the other lines of this CRD."""
+    """What the checks of each CRD found: the lines about fields that are gone together, as without
+    a field others are not compared, and each of the others."""
     lines_of: dict[str, list[str]] = {}
     check = ""
-    for line in map(str.strip, text.splitlines()[:_PARTS_LIMIT]):
+    for line in filter(str.strip, text.splitlines()[:_PARTS_LIMIT]):
+        lines = lines_of.get(check)
         if match := _CRD_CHECKS.match(line):
-            check, line = match.groups()
-        if line:
-            lines_of.setdefault(check, []).append(line)
-    return [
-        check + "\n".join((line, *lines[:number], *lines[number + 1 :]))[:_CHECK_LIMIT]
-        for check, lines in lines_of.items()
-        for number, line in enumerate(lines)
-    ]
+            check, found = match.groups()
+            lines_of.setdefault(check, []).append(found.strip())
+        elif lines and _DIFFERENCE.match(line):
+            lines[-1] += f"\n{line}"
+        else:
+            lines_of.setdefault(check, []).append(line.strip())
+    parts = []
+    for check, lines in lines_of.items():
+        removals = [line for line in lines if any(words in line for words in _REMOVALS)]
+        found = [line for line in lines if line not in removals]
+        found += ["\n".join(removals)] if removals else []
+        parts += [check + part[:_CHECK_LIMIT] for part in found]
+    return parts
 
 
 def _constraints(text: str) -> list[str]:
@@ -167,11 +189,15 @@ def errors_of(text: str) -> list[str]:
 def _joined(text: str) -> list[str]:
     """The errors that are joined other than by line ends; none if there is one."""
     errors = [text]
-    if match := _WAY_BACK.fullmatch(text):
+    if match := _way_back(text):
         errors = [match["before"] + match["first"], match["before"] + match["second"]]
     errors = [part for error in errors for part in _collisions(error) or _HELM_ENDS.split(error)]
     errors = [part for error in errors for part in _aggregated(error)]
     return errors if len(errors) > 1 else []
+
+
+def _way_back(text: str) -> re.Match[str] | None:
+    return _WAY_BACK.fullmatch(text) or _WAY_BACK_OF_HELM.fullmatch(text)
 
 
 def _aggregated(text: str) -> list[str]:

@@ -67,6 +67,19 @@ def test_the_error_of_the_upgrade_comes_before_those_of_the_way_back() -> None:
     ) == [f"rollback failed: release has no 0 version: original upgrade error: {IMMUTABLE}"]
 
 
+@pytest.mark.parametrize(
+    ("done", "second"),
+    [
+        ("rolling back the release", FORBIDDEN),
+        ("cleaning up resources", f"unable to cleanup resources: {CONFLICT}"),
+        ("rolling back the release", "timed out waiting for the condition"),
+    ],
+)
+def test_helm_names_the_error_of_the_way_back_last(done: str, second: str) -> None:
+    message = f"an error occurred while {done}. original upgrade error: {IMMUTABLE}: {second}"
+    assert errors_of(message) == [IMMUTABLE, second]
+
+
 def test_items_of_a_list_have_the_line_before_it() -> None:
     assert errors_of("2 upgrades are blocked:\n- a\n- b") == [
         "2 upgrades are blocked:\n- a",
