@@ -13,7 +13,13 @@ from olmweb.sandbox.apiserver.http_server import (
     json_response,
     text_response,
 )
-from olmweb.sandbox.apiserver.kinds import Object, ResourceKind, all_kinds, by_path
+from olmweb.sandbox.apiserver.kinds import (
+    Object,
+    ResourceKind,
+    all_kinds,
+    by_path,
+    served_by,
+)
 from olmweb.sandbox.apiserver.reads import Reads, Watches
 from olmweb.sandbox.apiserver.representations import negotiate, represented
 from olmweb.sandbox.apiserver.store import Store
@@ -48,6 +54,7 @@ class SandboxApi:
     """Answers one request at a time; thread-safe through the store."""
 
     def __init__(self, store: Store, watches: Watches) -> None:
+        self._store = store
         self._reads = Reads(store)
         self._watches = watches
         self._writes = Writes(store)
@@ -67,7 +74,7 @@ class SandboxApi:
         review = access.REVIEWS.get(path.group, {}).get(path.plural)
         if review:
             return _review(review, request)
-        kind = by_path(path.group, path.version, path.plural)
+        kind = by_path(path.group, path.version, path.plural) or self._custom(path, request)
         if kind is None or not _fits(kind, path, request.method):
             return _unserved(path)
         as_kind = negotiate(request.headers.get("accept", ""))
@@ -75,6 +82,14 @@ class SandboxApi:
         if request.method in ("GET", "HEAD"):
             return self._read(target, request, as_kind)
         return self._write(target, request, as_kind)
+
+    def _custom(self, path: _Path, request: Request) -> ResourceKind | None:
+        """The kind of a CRD that an operator brought. It is read only: no controller of the sandbox
+        makes objects of it."""
+        crd = self._store.get("CustomResourceDefinition", f"{path.plural}.{path.group}")
+        if crd is None or request.method not in ("GET", "HEAD"):
+            return None
+        return served_by(crd, path.version)
 
     def _read(self, target: RequestTarget, request: Request, as_kind: str) -> Response:
         kind, query = target.kind, request.query

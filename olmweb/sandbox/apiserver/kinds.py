@@ -198,6 +198,25 @@ def by_path(group: str, version: str, plural: str) -> ResourceKind | None:
 # --- CustomResourceDefinition objects
 
 
+def served_by(crd: Mapping[str, Any], version: str) -> ResourceKind | None:
+    """The kind that a stored CRD serves in this version; None if it does not serve it."""
+    spec = crd["spec"]
+    if not any(row["name"] == version and row["served"] for row in spec["versions"]):
+        return None
+    names = spec["names"]
+    return ResourceKind(
+        group=spec["group"],
+        version=version,
+        plural=names["plural"],
+        singular=names.get("singular") or names["kind"].lower(),
+        kind=names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        has_status=False,
+        schema=FREE,
+        columns=(AGE,),
+    )
+
+
 def crd_manifest(kind: ResourceKind) -> Object:
     """The CRD of `kind`, without status, in the form that a real API server accepts."""
     version = crd_version(kind.version, _openapi(_rooted(kind)))

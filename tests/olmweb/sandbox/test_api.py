@@ -134,3 +134,13 @@ def test_scripted_faults_happen_once(sandbox: Sandbox, client: Client) -> None:
     assert client.raw("GET", "/version").status == 200
     assert time.monotonic() - started >= 0.2
     assert ("GET", "/version") in sandbox.script.requests
+
+
+def test_objects_of_a_crd_that_an_operator_brought_can_be_counted(client: Client) -> None:
+    crd = next(row for row in client.get(CRDS)["items"] if "olm.managed" in str(row["metadata"]))
+    group, version = crd["spec"]["group"], crd["spec"]["versions"][0]["name"]
+    path = f"/apis/{group}/{version}/{crd['spec']['names']['plural']}"
+    page = client.get(f"{path}?limit=1")
+    assert (page["kind"], page["items"]) == (f"{crd['spec']['names']['kind']}List", [])
+    assert client.raw("GET", path.replace(version, "v9")).status == 404
+    assert client.raw("GET", path.replace(group, "unknown.example.com")).status == 404
