@@ -314,7 +314,9 @@ def _is_new(action: Action, row: Operator) -> bool:
 def _finish_gone(action: Action, *, replaced: bool) -> None:
     if action.verb == Action.Verb.REMOVE:
         again = " It was created again since." if replaced else ""
-        text = f"{action.path} {action.name} is removed.{again}"
+        operator = f"{action.name} {action.version}".rstrip()
+        deleted = [step.label for step in action.steps] or [f"{action.path} {action.name}"]
+        text = f"Operator {operator} is removed. Deleted: {listing(deleted)}.{again}"
         finish(action, Action.State.SUCCEEDED, text, hint="" if replaced else _left_behind(action))
         return
     what = "replaced by another object" if replaced else "deleted"

@@ -137,12 +137,13 @@ def test_a_removal_is_followed_until_its_finalizer_has_let_it_go_with_all_it_own
 ) -> None:
     install(cluster, olivia)
     assert removal.owned_crds(row())
-    plan = removal.plan_remove(row())
+    plan, version = removal.plan_remove(row()), row().version
     assert dry_run(plan, olivia).ok
     assert sandbox.store.get("ClusterExtension", GOOD) is not None, "only tried"
     crds = [one.name for one in removal.owned_crds(row())]
     action = carry_out(request(plan, olivia))
-    assert (action.state, action.outcome) == ("succeeded", f"ClusterExtension {GOOD} is removed.")
+    words = f"Operator {GOOD} {version} is removed. Deleted: ClusterExtension {GOOD}."
+    assert (action.state, action.outcome) == ("succeeded", words)
     assert sandbox.store.get("ClusterExtension", GOOD) is None
     assert not sandbox.store.items("Deployment", NAMESPACE)[0]
     assert not any(sandbox.store.get("CustomResourceDefinition", name) for name in crds)

@@ -89,7 +89,8 @@ def test_a_removal_ends_when_the_watch_has_told_of_it(
     with lease(cluster_lease(cluster.pk), 60):
         action = request(plan_remove(operator), olivia)
         in_pauses(action, lambda: sync_cluster(cluster))
-    assert (action.state, action.outcome) == ("succeeded", f"PlatformOperator {GOOD} is removed.")
+    words = f"Operator {GOOD} is removed. Deleted: PlatformOperator {GOOD}."
+    assert (action.state, action.outcome) == ("succeeded", words)
 
 
 def test_a_cluster_that_does_not_answer_settles_nothing(

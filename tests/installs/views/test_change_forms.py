@@ -81,7 +81,9 @@ def test_an_extension_goes_from_its_form_over_an_upgrade_to_its_removal(
 
     shown = writer.get(f"{EXTENSION}/remove").context["reviewed"]
     removed = finished(writer.post(f"{EXTENSION}/remove", {"sure": "yes", "reviewed": shown}))
-    assert removed.outcome == f"ClusterExtension {PACKAGE} is removed."
+    assert removed.outcome == (
+        f"Operator {PACKAGE} 1.8.1 is removed. Deleted: ClusterExtension {PACKAGE}."
+    )
     assert "(removed)" in assert_page(writer.get(EXTENSION)).text
 
 
