@@ -1,5 +1,6 @@
 """Reads behind the overview: problems of each cluster, work that waits, catalogs."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -96,15 +97,20 @@ class UpdateBlocker:
     message: str
 
 
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterUpdate:
-    """The state of the ClusterVersion; `desired` is another version while an update runs."""
+    """The state of the ClusterVersion; `desired` is another version while an update runs.
+    `failing_operator` is the ClusterOperator that the message `failing` names, if it names one."""
 
     version: str
     desired: str
     available: tuple[str, ...]
     blockers: tuple[UpdateBlocker, ...]
     failing: str
+    failing_operator: str = ""
 
 
 def _update_of(
@@ -127,13 +133,17 @@ def _update_of(
     refused = conditions.get("ReleaseAccepted")
     if refused and refused.status == "False":
         blockers.append(UpdateBlocker("ClusterVersion", row.name, refused.reason, refused.message))
-    failing = conditions.get("Failing")
+    condition = conditions.get("Failing")
+    failing = condition.message if condition and condition.status == "True" else ""
+    words = set(_NAME.findall(failing)) if "luster operator" in failing else set()
+    named = [operator.name for operator in cluster_operators if operator.name in words]
     return ClusterUpdate(
         version=text(details, "version"),
         desired=text(details, "desired"),
         available=tuple(texts(details, "available")),
         blockers=tuple(blockers),
-        failing=failing.message if failing and failing.status == "True" else "",
+        failing=failing,
+        failing_operator=named[0] if len(named) == 1 else "",
     )
 
 

@@ -60,7 +60,8 @@ _TITLES = tuple(TITLES)
 class ReadinessRow:
     """A blocker of a cluster. `following` is the blocked minor; a blocker of the cluster itself has
     the kind ClusterVersion or ClusterOperator. `ways` are remedies; `target` is the version that
-    resolves it, and `plan` the InstallPlan of its namespace to approve before."""
+    resolves it, and `plan` the InstallPlan of its namespace to approve before. `reason_at` is the
+    ClusterOperator with the reason of a failing cluster, empty if its message names none."""
 
     cluster: str
     following: str
@@ -76,6 +77,7 @@ class ReadinessRow:
     ways: tuple[str, ...]
     target: str
     plan: str = ""
+    reason_at: str = ""
 
     @property
     def can_be_upgraded(self) -> bool:
@@ -380,7 +382,8 @@ def _of_cluster(
         for blocker in (update.blockers if update else ())
     ]
     if update and update.failing:
-        rows.append(target.row("ClusterVersion", _failing(update.failing), "version"))
+        row = target.row("ClusterVersion", _failing(update.failing), "version")
+        rows.append(replace(row, reason_at=update.failing_operator))
     # What is part of OLM is updated with the cluster, and no catalog has it.
     checked = [
         operator
@@ -545,6 +548,15 @@ def _one_line(message: str) -> str:
     return " ".join(message.split())[:1000].rstrip(".") or "no message"
 
 
+def _bundle_of(operator: Operator, offer: OfferedPackage | None) -> tuple[str, str]:
+    """Name and version of the installed bundle. An operator that was read before its catalog has
+    the image of the bundle only until its next assessment."""
+    for bundle in offer.facts.bundles if offer and operator.bundle else ():
+        if bundle.image == operator.bundle:
+            return bundle.name, operator.version or bundle.version
+    return operator.bundle, operator.version
+
+
 def _subject(
     operator: Operator, components: ComponentsByKey, offer: OfferedPackage | None
 ) -> CheckedOperator:
@@ -554,9 +566,10 @@ def _subject(
         csv = components.get((operator.kind, operator.namespace, operator.name), csv)
     source = details_of(csv) if csv is not None else details
     maximum = source.get("max_openshift")
-    listed = offer is not None and operator.bundle in offer.facts.by_name()
+    bundle, version = _bundle_of(operator, offer)
+    listed = offer is not None and bundle in offer.facts.by_name()
     if not isinstance(maximum, list):
-        maximum = list(offer.maxima(operator.bundle)) if offer and listed else None
+        maximum = list(offer.maxima(bundle)) if offer and listed else None
     condition = components.get(("OperatorCondition", operator.namespace, operator.bundle))
     plan = components.get(
         ("InstallPlan", str(details.get("plan_namespace")), str(details.get("plan")))
@@ -567,14 +580,14 @@ def _subject(
         namespace=operator.namespace,
         name=operator.name,
         package=operator.package,
-        version=operator.version,
-        bundle=operator.bundle,
+        version=version,
+        bundle=bundle,
         channels=tuple(channel for channel in operator.channel.split(", ") if channel),
         manual=details.get("approval") == "Manual",
         plan=plan.name if plan is not None and plan.phase == "RequiresApproval" else "",
         version_asked=operator.version_asked if operator.kind == "ClusterExtension" else "",
         maximum=None if maximum is None else tuple(str(value) for value in maximum),
-        min_kube=minimum or (offer.min_kube.get(operator.bundle, "") if offer else ""),
+        min_kube=minimum or (offer.min_kube.get(bundle, "") if offer else ""),
         refused=not_upgradeable(condition) if condition is not None else None,
     )
 

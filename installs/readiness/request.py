@@ -95,10 +95,15 @@ def catalogs_state(catalogs: Iterable[Catalog]) -> list[object]:
     return [(row.pk, row.revision, row.content_hash, row.state) for row in catalogs]
 
 
+def needs_catalog(row: ReadinessRow) -> bool:
+    """Whether the row says only that no catalog that was read has the operator."""
+    return row.code == "max-openshift-unknown"
+
+
 def unread_catalogs(report: Readiness, catalogs: Iterable[Catalog]) -> list[str]:
     """Names of the catalogs of the cluster that were never read, if a row of the report may be due
     to that."""
-    if all(row.code != "max-openshift-unknown" for row in report.rows):
+    if not any(map(needs_catalog, report.rows)):
         return []
     names = {
         row.name
@@ -108,8 +113,9 @@ def unread_catalogs(report: Readiness, catalogs: Iterable[Catalog]) -> list[str]
     return sorted(names)
 
 
-def verdict(report: Readiness) -> str:
-    """One sentence: whether the next minor is open."""
+def verdict(report: Readiness, *, reading: bool = False) -> str:
+    """One sentence: whether the next minor is open; `reading`: catalogs of the cluster are still
+    being read for the first time."""
     if not report.following:
         return f"The version of cluster {report.cluster} is not known yet."
     target = f"{report.platform} {report.following}"
@@ -118,6 +124,8 @@ def verdict(report: Readiness) -> str:
         return f"{blocks} {'blocker' if blocks == 1 else 'blockers'} for {target}."
     failing = " The cluster is failing, so an update may not complete." if report.failing else ""
     unknown = report.counts[Weight.UNKNOWN]
+    if unknown and reading:
+        return f"No blocker for {target} found so far.{failing}"
     if unknown:
         checks = "1 check is" if unknown == 1 else f"{unknown} checks are"
         return f"No known blocker for {target}; {checks} incomplete.{failing}"

@@ -1,6 +1,7 @@
 """Upgrade readiness: blockers of the next minor of each cluster, worst first, with remedies."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from django.core.paginator import Page
@@ -8,12 +9,12 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from catalogs.models import Catalog
 from installs.readiness import TITLES, Readiness, ReadinessRow
 from installs.readiness.request import (
     ReadinessRequest,
     catalogs_state,
     catalogs_to_follow,
+    needs_catalog,
     read_catalogs,
     read_following,
     requested_readiness,
@@ -77,14 +78,14 @@ def readiness_page(request: HttpRequest) -> HttpResponse:
         following=read_following(chosen["next"], catalogs),
     )
     results = [
-        (result, [row for row in result.rows if query.matches(row)])
+        _matching(result, query, unread_catalogs(result, catalogs))
         for result in requested_readiness(clusters(request), query)
     ]
-    total = sum(len(rows) for _, rows in results)
+    total = sum(len(result.rows) for result in results)
     notices: list[str] = []
     page = paginate(range(total), read_page(request.GET, notices), PAGE_SIZE, notices)
     context = {
-        "shown": _shown(results, page, catalogs),
+        "shown": _shown(results, page),
         "page": page,
         "notices": notices,
         "total": total,
@@ -142,38 +143,51 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _shown(
-    results: Sequence[tuple[Readiness, list[ReadinessRow]]],
-    page: Page[int],
-    catalogs: Sequence[Catalog],
-) -> list[tuple[Readiness, str, str, list[str], list[ReadinessRow]]]:
-    """(readiness, verdict, tone, catalogs never read, rows) of the clusters on the page. Rows
-    are numbered across clusters; a cluster without rows is on the page of the row before it."""
+@dataclass(frozen=True, slots=True)
+class _ShownCluster:
+    """A cluster with its matching rows. `unread` are its catalogs that are still to be read for the
+    first time; the `pending` rows that may be due to that are left out."""
+
+    readiness: Readiness
+    rows: list[ReadinessRow]
+    unread: list[str]
+    pending: int
+
+    @property
+    def sentence(self) -> str:
+        return verdict(self.readiness, reading=bool(self.unread))
+
+    @property
+    def tone(self) -> str:
+        """The state shown before the verdict."""
+        counts = self.readiness.counts
+        if not self.readiness.following:
+            return "unknown"
+        if counts["blocks"]:
+            return "blocks"
+        if counts["unknown"]:
+            return "reading" if self.unread else "unknown"
+        return "failing" if self.readiness.failing else "ok"
+
+
+def _matching(report: Readiness, query: ReadinessRequest, unread: list[str]) -> _ShownCluster:
+    rows = [row for row in report.rows if not (unread and needs_catalog(row))]
+    matches = [row for row in rows if query.matches(row)]
+    return _ShownCluster(report, matches, unread, len(report.rows) - len(rows))
+
+
+def _shown(results: Sequence[_ShownCluster], page: Page[int]) -> list[_ShownCluster]:
+    """The clusters on the page with its rows. Rows are numbered across clusters; a cluster without
+    rows is on the page of the row before it."""
     first, last = page.start_index() - 1, page.end_index()
     shown, begin = [], 0
-    for result, rows in results:
-        on_page = rows[max(0, first - begin) : max(0, last - begin)]
+    for result in results:
+        on_page = result.rows[max(0, first - begin) : max(0, last - begin)]
         follows = first < begin <= last or (begin == 0 and page.number == 1)
-        if on_page or (not rows and follows):
-            unread = unread_catalogs(result, catalogs)
-            shown.append((result, verdict(result), _tone(result), unread, on_page))
-        begin += len(rows)
+        if on_page or (not result.rows and follows):
+            shown.append(replace(result, rows=on_page))
+        begin += len(result.rows)
     return shown
-
-
-def _tone(readiness: Readiness) -> str:
-    """The state shown before the verdict."""
-    if not readiness.following:
-        return "unknown"
-    return (
-        "blocks"
-        if readiness.counts["blocks"]
-        else "unknown"
-        if readiness.counts["unknown"]
-        else "failing"
-        if readiness.failing
-        else "ok"
-    )
 
 
 # Parameters of the API that have another name than those of the pages.

@@ -188,6 +188,20 @@ def test_a_platform_operator_is_made_anew(prod: Cluster, catalog: Catalog) -> No
     assert "never upgraded: remove it and make it again" in row.ways[0]
 
 
+def test_an_operator_that_was_read_before_its_catalog_is_checked_by_the_image_of_its_bundle(
+    prod: Cluster, catalog: Catalog
+) -> None:
+    limits = {"1.0.0": {"max_openshift_version": "4.16"}}
+    package = make_package(name="grafana", catalog=catalog, bundles=limits)
+    package.bundles.filter(version="1.0.0").update(image="quay.io/grafana@sha256:1")
+    make_operator(
+        cluster=prod, name="grafana", package="grafana", bundle="quay.io/grafana@sha256:1"
+    )
+    row = the_row(prod, "max-openshift")
+    assert (row.version, row.weight) == ("1.0.0", "plan")
+    assert row.sentence.startswith("1.0.0 supports OpenShift up to 4.16")
+
+
 def test_an_operator_that_no_catalog_has_is_not_called_ready(prod: Cluster) -> None:
     make_operator(cluster=prod, kind="ClusterExtension", name="unheard")
     found = readiness([prod])[0]
@@ -273,10 +287,19 @@ def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) ->
     assert row.sentence == (
         "ClusterVersion version says Failing=True: Cluster operator etcd is not available."
     )
-    text = assert_page(reader.get("/readiness/")).text
+    page = assert_page(reader.get("/readiness/"))
+    text = page.text
+    assert "/cluster-operators/?cluster=prod" in page.links
     assert "Failing No blocker for OpenShift 4.17. The cluster is failing, so an update" in text
     assert "Ready No blocker" not in text
     assert "Failing The cluster is failing ClusterVersion version says Failing=True" in text
+    for name in ("etcd", "kube-apiserver"):
+        make_clusteroperator(prod, name, available="False", severity=3)
+    make_operator(cluster=prod)
+    Cluster.objects.update(revision=7)
+    for path in ("/readiness/", "/"):
+        page = assert_page(reader.get(path))
+        assert "/cluster-operators/prod/etcd" in page.links
 
 
 def test_a_message_that_names_no_operator_promises_no_rows(prod: Cluster) -> None:

@@ -59,16 +59,18 @@ def test_the_page_says_whether_the_next_minor_is_open_and_what_is_in_the_way(
     assert "/operators/prod/Subscription/openshift-operators/grafana" in page.links
 
 
-def test_catalogs_that_are_still_being_read_are_named_once_above_the_rows(
+def test_what_waits_for_catalogs_that_are_still_being_read_is_no_row_yet(
     reader: Client, prod: Cluster
 ) -> None:
     make_subscription(prod)
     catalog = make_catalog(name=CATALOG, cluster=prod, state=Catalog.State.NEW, revision=0)
     make_catalog(name="elsewhere", cluster=make_cluster(name="lab"), state=Catalog.State.NEW)
     page = assert_page(reader.get("/readiness/"))
-    note = f"1 catalog of this cluster is still to be read for the first time: {CATALOG}."
-    assert page.text.count("for the first time") == 1
-    assert page.text.index(note) < page.text.index("Neither the cluster nor a stored catalog")
+    note = f"1 catalog of this cluster is still being read for the first time: {CATALOG}."
+    assert f"{note} 1 operator is checked for its maximum OpenShift version then" in page.text
+    assert "Reading catalogs No blocker for OpenShift 4.17 found so far." in page.text
+    assert "Neither the cluster nor a stored catalog" not in page.text, "no blocker"
+    assert "0 results" in page.text
     Catalog.objects.filter(pk=catalog.pk).update(state=Catalog.State.SERVING)
     page = assert_page(reader.get("/readiness/"))
     assert "Neither the cluster nor a stored catalog" in page.text
@@ -218,10 +220,10 @@ def test_blockers_are_on_pages_that_continue_from_cluster_to_cluster(
         page = assert_page(answer)
         assert "108 results, worst first" in page.text
         assert f"{20 * number - 19} to {20 * number} of 108" in page.text
-        shown += [(report.cluster, len(rows)) for report, _, _, _, rows in answer.context["shown"]]
+        shown += [(row.readiness.cluster, len(row.rows)) for row in answer.context["shown"]]
     assert shown == [(clean.name, 0), ("prod", 20), ("prod", 20), ("prod", 20)]
     last = reader.get("/readiness/?next=-/c1&page=6").context["shown"]
-    assert [(report.cluster, len(rows)) for report, _, _, _, rows in last] == [
+    assert [(entry.readiness.cluster, len(entry.rows)) for entry in last] == [
         ("prod", 6), ("stage", 2), ("tail", 0)
     ]  # fmt: skip
     beyond = assert_page(reader.get("/readiness/?next=-/c1&page=9")).text
