@@ -68,7 +68,7 @@ def fate_label(fate: str, sides: Sides | None = None) -> str:
     if sides is None:
         return FATE_LABELS[fate]
     return {GONE: f"only in {sides.before}", ADDED: f"only in {sides.after}"}.get(
-        fate, "with differences"
+        fate, "in both with differences"
     )
 
 

@@ -107,9 +107,13 @@ def _effect(change: PackageChange, operator: AffectedOperator, other: str) -> tu
             missing = f"is not in {other}" if other else removed
             return WARNING, f"its installed version {change.before or change.subject} {missing}"
         case ChangeKind.BUNDLE_CHANGED if operator.has(change.subject):
-            return INFO, "its installed version has another content under the same name"
+            if other:
+                return INFO, f"its installed version has different requirements or APIs in {other}"
+            return INFO, "the content of its installed version changed under the same name"
         case ChangeKind.IMAGES_CHANGED if operator.has(change.subject):
-            return INFO, "its installed version has other images"
+            if other:
+                return INFO, f"its installed version has different images in {other}"
+            return INFO, "the images of its installed version changed"
         case ChangeKind.DEPRECATED | ChangeKind.UNDEPRECATED:
             return _deprecation(change, operator, other)
         case ChangeKind.DEFAULT_CHANNEL_CHANGED if not operator.channels:

@@ -23,10 +23,13 @@ _COUNTED = {
     ChangeKind.HEAD_MOVED: ("head moved", "heads moved"),
     ChangeKind.DEFAULT_CHANNEL_CHANGED: ("default channel changed", "default channels changed"),
     ChangeKind.CHANNEL_ADDED: ("channel added", "channels added"),
-    ChangeKind.CHANNEL_CHANGED: ("change inside channels", "changes inside channels"),
+    ChangeKind.CHANNEL_CHANGED: (
+        "change in the content of channels",
+        "changes in the content of channels",
+    ),
     ChangeKind.BUNDLE_ADDED: ("bundle added", "bundles added"),
-    ChangeKind.IMAGES_CHANGED: ("bundle with other images", "bundles with other images"),
-    ChangeKind.BUNDLE_CHANGED: ("bundle with other content", "bundles with other content"),
+    ChangeKind.IMAGES_CHANGED: ("bundle with changed images", "bundles with changed images"),
+    ChangeKind.BUNDLE_CHANGED: ("bundle with changed content", "bundles with changed content"),
     ChangeKind.UNDEPRECATED: ("deprecation withdrawn", "deprecations withdrawn"),
 }
 _TITLES = {
@@ -39,10 +42,10 @@ _TITLES = {
     ChangeKind.HEAD_MOVED: "Head moved",
     ChangeKind.DEFAULT_CHANNEL_CHANGED: "Default channel",
     ChangeKind.CHANNEL_ADDED: "Channel added",
-    ChangeKind.CHANNEL_CHANGED: "Inside channels",
+    ChangeKind.CHANNEL_CHANGED: "Content of channels",
     ChangeKind.BUNDLE_ADDED: "Added",
-    ChangeKind.IMAGES_CHANGED: "Other images",
-    ChangeKind.BUNDLE_CHANGED: "Other content",
+    ChangeKind.IMAGES_CHANGED: "Images changed",
+    ChangeKind.BUNDLE_CHANGED: "Content changed",
     ChangeKind.UNDEPRECATED: "No longer deprecated",
 }
 
@@ -55,11 +58,20 @@ _COUNTED_BETWEEN = {
     ChangeKind.BUNDLE_ADDED: ("bundle only in B", "bundles only in B"),
     ChangeKind.DEPRECATED: ("deprecation only in B", "deprecations only in B"),
     ChangeKind.UNDEPRECATED: ("deprecation only in A", "deprecations only in A"),
-    ChangeKind.HEAD_MOVED: ("other channel head", "other channel heads"),
-    ChangeKind.DEFAULT_CHANNEL_CHANGED: ("other default channel", "other default channels"),
-    ChangeKind.CHANNEL_CHANGED: ("difference inside channels", "differences inside channels"),
-    ChangeKind.IMAGES_CHANGED: ("bundle with other images", "bundles with other images"),
-    ChangeKind.BUNDLE_CHANGED: ("bundle with other content", "bundles with other content"),
+    ChangeKind.HEAD_MOVED: ("channel with different heads", "channels with different heads"),
+    ChangeKind.DEFAULT_CHANNEL_CHANGED: (
+        "package with different default channels",
+        "packages with different default channels",
+    ),
+    ChangeKind.CHANNEL_CHANGED: (
+        "difference in the content of channels",
+        "differences in the content of channels",
+    ),
+    ChangeKind.IMAGES_CHANGED: ("bundle with different images", "bundles with different images"),
+    ChangeKind.BUNDLE_CHANGED: (
+        "bundle with different requirements or APIs",
+        "bundles with different requirements or APIs",
+    ),
 }
 _TITLES_BETWEEN = {
     ChangeKind.PACKAGE_REMOVED: "Packages only in A",
@@ -71,11 +83,11 @@ _TITLES_BETWEEN = {
     ChangeKind.BUNDLE_ADDED: "Bundles only in B",
     ChangeKind.DEPRECATED: "Deprecated in B",
     ChangeKind.UNDEPRECATED: "Deprecated in A",
-    ChangeKind.HEAD_MOVED: "Channel heads",
-    ChangeKind.DEFAULT_CHANNEL_CHANGED: "Default channel",
-    ChangeKind.CHANNEL_CHANGED: "Inside channels",
-    ChangeKind.IMAGES_CHANGED: "Other images",
-    ChangeKind.BUNDLE_CHANGED: "Other content",
+    ChangeKind.HEAD_MOVED: "Channel heads differ",
+    ChangeKind.DEFAULT_CHANNEL_CHANGED: "Default channels differ",
+    ChangeKind.CHANNEL_CHANGED: "Content of channels differs",
+    ChangeKind.IMAGES_CHANGED: "Images differ",
+    ChangeKind.BUNDLE_CHANGED: "Requirements or APIs differ",
 }
 # Only in one catalog: the section says so already, the line has the head of the default channel.
 _WHOLE = (ChangeKind.PACKAGE_REMOVED, ChangeKind.PACKAGE_ADDED)
@@ -90,6 +102,11 @@ class ChangeLine:
     title: str
     items: Sequence[str]
 
+    @property
+    def separator(self) -> str:
+        """Between the items, some of which have commas of their own."""
+        return "; " if any(", " in text for text in self.items) else ", "
+
 
 def lines(changes: Iterable[PackageChange], sides: Sides | None = None) -> list[ChangeLine]:
     """The changes of one package by kind, what may hurt first; of two catalogs with `sides`."""
@@ -97,7 +114,9 @@ def lines(changes: Iterable[PackageChange], sides: Sides | None = None) -> list[
     for change in changes:
         text = item_between(change, sides) if sides else item(change)
         items.setdefault(change.kind, []).append(text)
-    titles = {**_TITLES_BETWEEN, **dict.fromkeys(_WHOLE, "Head")} if sides else _TITLES
+    titles = (
+        {**_TITLES_BETWEEN, **dict.fromkeys(_WHOLE, "Default channel head")} if sides else _TITLES
+    )
     return [
         ChangeLine(kind, _named(titles[kind], sides), items[kind])
         for kind in titles
@@ -122,7 +141,9 @@ def item_between(change: PackageChange, sides: Sides) -> str:
     before, after, subject = change.before, change.after, change.subject
     both = f"{before or 'none'} in {sides.before}, {after or 'none'} in {sides.after}"
     match change.kind:
-        case ChangeKind.CHANNEL_CHANGED if before or after:
+        case ChangeKind.CHANNEL_CHANGED if not (before or after):
+            return f"{subject}: different upgrade paths in {sides.before} and {sides.after}"
+        case ChangeKind.CHANNEL_CHANGED:
             return f"{subject}: {before or after} only in {sides.before if before else sides.after}"
         case ChangeKind.HEAD_MOVED:
             old, new = (_version(change.package, bundle) for bundle in (before, after))
@@ -134,6 +155,8 @@ def item_between(change: PackageChange, sides: Sides) -> str:
             return both
         case ChangeKind.IMAGES_CHANGED if before or after:
             return f"{subject}: {both}"
+        case ChangeKind.IMAGES_CHANGED:
+            return f"{subject}: related images"
     return item(change)
 
 
@@ -162,7 +185,7 @@ def item(change: PackageChange) -> str:
         case ChangeKind.CHANNEL_CHANGED if after:
             return f"{subject}: {after} added"
         case ChangeKind.CHANNEL_CHANGED:
-            return f"{subject}: other upgrade paths"
+            return f"{subject}: upgrade paths changed"
         case ChangeKind.HEAD_MOVED:
             return f"{subject}: {before or 'none'} → {after or 'none'}"
         case ChangeKind.DEFAULT_CHANNEL_CHANGED:
@@ -188,8 +211,8 @@ def count_packages(
     gone: int, added: int, changed: int, affected: int, sides: Sides | None = None
 ) -> str:
     """The sentence over a comparison: "12 packages removed, 9 added, 4 changed; ...". With two
-    catalogs: "12 packages only in redhat-operators, 9 only in next, 4 with differences; ...".
-    Zeros are left out."""
+    catalogs: "12 packages only in redhat-operators, 9 only in next, 4 in both with
+    differences; ...". Zeros are left out."""
     if not (gone or added or changed):
         return "No package differs."
     counts = zip((gone, added, changed), FATES, strict=True)
@@ -229,7 +252,7 @@ def markdown(
             operator = f"{plain(effect.installed.name)} on {plain(effect.installed.cluster)}"
             yield f"- **{label}**: {operator}: {plain(effect.text)}\n"
         for line in lines(difference.changes, sides):
-            yield f"- {plain(line.title)}: {plain(', '.join(line.items)) or '-'}\n"
+            yield f"- {plain(line.title)}: {plain(line.separator.join(line.items)) or '-'}\n"
     if empty:
         yield "\nNo package differs.\n"
 

@@ -220,10 +220,10 @@ def test_two_catalogs_are_compared_in_sections(
 ) -> None:
     query = {"from": "prod/redhat-operators", "to": "-/next"}
     page = assert_page(reader.get(COMPARE, query))
-    assert "1 package only in redhat-operators, 1 with differences; a move" in page.text
+    assert "1 package only in redhat-operators, 1 in both with differences; a move" in page.text
     assert "1 bundle only in next" in page.text
     first = page.text.index("Only in redhat-operators 1 package")
-    assert first < page.text.index("With differences 1 package")
+    assert first < page.text.index("In both with differences 1 package")
     assert "Only in next 0 packages" not in page.text
     heads = "stable: moved.v1.2.0 in redhat-operators, moved.v2.0.0 in next (newer in next)"
     assert heads in page.text
@@ -233,7 +233,7 @@ def test_two_catalogs_are_compared_in_sections(
     assert "/software/-/next/moved" in page.links
     swapped = next(link for link in page.links if link.startswith("?from=-"))
     back = assert_page(reader.get(f"{COMPARE}{swapped}"))
-    assert "1 package only in redhat-operators, 1 with differences" in back.text
+    assert "1 package only in redhat-operators, 1 in both with differences" in back.text
     assert "(newer in next)" in back.text
 
 
@@ -355,7 +355,8 @@ def test_comparing_332_packages_keeps_to_the_budget_of_a_page(
     page = assert_page(response)
     assert len(response.content) <= 60_000
     assert (
-        "10 packages only in redhat-operators, 10 only in next, 322 with differences" in page.text
+        "10 packages only in redhat-operators, 10 only in next, 322 in both with differences"
+        in page.text
     )
     assert "would affect 30 of your installed operators" in page.text
     with django_assert_max_num_queries(12):
