@@ -63,7 +63,7 @@ STATES = {
     "disabled": ("Disabled", "pause-circle", ""),
     "stale": ("Stale", "exclamation-triangle", "pf-m-warning"),
     "deprecated": ("Deprecated", "exclamation-triangle", "pf-m-orange"),
-    "clash": ("Same name, other content", "exclamation-triangle", "pf-m-orange"),
+    "clash": ("Sources differ", "exclamation-triangle", "pf-m-orange"),
     "lost": ("Outcome not seen", "question-circle", "pf-m-warning"),
     "failed": ("Failed", "exclamation-circle", "pf-m-danger"),
     "refused": ("Refused", "ban", "pf-m-danger"),
