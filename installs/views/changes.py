@@ -190,7 +190,10 @@ def approve(request: HttpRequest, cluster: str, namespace: str, name: str) -> Ht
         "approval": approval,
         "only": only,
         "continued": form.cleaned_data["continued"],
-        "carried": [change.csv for change in approval.carried],
+        "choices_of_only": [
+            (change.csv, f"{change.csv}, if the InstallPlan contains nothing else")
+            for change in approval.carried
+        ],
         "back": reverse("installs:operators") + f"?view=all&namespace={plan.namespace}",
         "cluster": plan.cluster,
     }

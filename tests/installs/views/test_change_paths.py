@@ -287,6 +287,8 @@ def test_the_approval_form_offers_the_versions_that_the_installplan_carries(writ
     address = "/installplans/prod/apps/install-x/approve"
     response = writer.get(address, {"only": "etcd.v1.1.0"})
     page = assert_page(response)
-    assert "Versions to approve" in page.text
+    assert "What to approve Everything that this InstallPlan contains" in page.text
+    assert "it can’t be approved in part" in page.text, "what happens now"
+    assert "Later: this approves no other InstallPlan." in page.text
     assert response.context["plan"].version == "etcd.v1.1.0"
     assert '<option value="etcd.v1.1.0" selected>' in response.content.decode()
