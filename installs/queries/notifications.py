@@ -63,6 +63,11 @@ class Entry:
     succeeded: int = 0
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the bell counts it: people know of their own actions that succeeded."""
+        return not (self.kind == "own" and self.state in _WELL)
+
+    @property
     def is_health(self) -> bool:
         return self.state in Health.values
 

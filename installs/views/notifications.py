@@ -62,6 +62,8 @@ def notification_page(request: HttpRequest) -> HttpResponse:
         "groups": groups,
         "page": page,
         "total": len(entries),
+        "unread": (unread := sum(entry.is_counted for entry in entries)),
+        "own": len(entries) - unread,
         "limited": len(entries) == LIMIT,
         "since": since,
         "until": now.isoformat(),
@@ -85,7 +87,8 @@ def bell(request: HttpRequest) -> HttpResponse:
         announced = request.session.get(ANNOUNCED, [])
         announced = list(dict.fromkeys([*announced, *(entry.url for entry in finished)]))
         request.session[ANNOUNCED] = announced[-LIMIT:]
-    count = len(_entries(request, read_until(preferences_of(request))))
+    entries = _entries(request, read_until(preferences_of(request)))
+    count = sum(entry.is_counted for entry in entries)
     needing = sum(attention(request).values())
     token = revision_token(count, needing)
     # The page of the action or bulk change, or of the action that it continues, says the outcome

@@ -177,6 +177,19 @@ def test_the_bell_counts_and_answers_nothing_while_unchanged(reader: Client, pro
     assert "2 unread" in reader.get(BELL, {"rev": rev}).content.decode()
 
 
+def test_the_bell_does_not_count_own_actions_that_succeeded(
+    reader: Client, prod: Cluster, bob: Any
+) -> None:
+    now = timezone.now()
+    for name, state in (("etcd", "succeeded"), ("kafka", "no_change"), ("quay", "failed")):
+        make_action(prod, name, user=bob, state=state, finished_at=now)
+    assert reader.get(BELL).context["count"] == 1
+    page = assert_page(reader.get(PAGE)).text
+    assert "1 unread in the last" in page
+    assert "and 2 of your own that succeeded, which the bell does not count." in page
+    assert "Install etcd" in page
+
+
 def test_the_answer_for_the_bell_has_the_badge_of_the_navigation(
     reader: Client, prod: Cluster
 ) -> None:
