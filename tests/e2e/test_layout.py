@@ -1,5 +1,7 @@
 """What only a browser can tell: where things stand on a page."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -289,6 +291,20 @@ def test_the_longest_pages_are_folded_on_a_phone(new_page) -> None:
         page.goto(PAGES[name])
         height = page.locator("#main").evaluate("main => main.scrollHeight")
         assert height <= most, f"{name} is {height} px high"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_link_to_more_causes_leads_to_the_first_of_them(new_page, width: int) -> None:
+    page = new_page(viewport={"width": width, "height": 800})
+    page.goto("/")
+    shown = page.get_by_role("table", name="Causes", exact=True).locator("tbody tr")
+    count = shown.count()
+    page.get_by_role("link", name=re.compile(r"^\d+ more causes")).click()
+    page.wait_for_url("**view=cause**")
+    first = page.locator(".olm-cause-block").nth(count)
+    expect(first.locator("details").first).to_have_attribute("open", "")
+    expect(first.get_by_role("heading")).to_be_in_viewport()
+    assert first.bounding_box()["y"] < 150, "at the top of the page, below the masthead"
 
 
 def test_a_link_to_the_remedy_of_a_cause_leads_to_it_unfolded(new_page) -> None:
