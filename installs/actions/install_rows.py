@@ -120,6 +120,11 @@ class InstallRows:
             wanted |= Q(bundle=named.pk)
         return overlaid(Prediction.objects.filter(wanted, package=self.package), self.cluster.pk)
 
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether there are verdicts on the package for the cluster."""
+        return bool(self._predictions)
+
     def _chosen(self, method: str) -> list[Prediction]:
         """On the bundle that the install method would choose, best target first."""
         rows = (row for row in self._predictions if row.chosen and row.path == method)

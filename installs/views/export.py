@@ -15,7 +15,8 @@ from django.views.decorators.http import require_safe
 from catalogs import lookup
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
-from catalogs.resolve.facts import ResolverPackage
+from catalogs.resolve import resolve
+from catalogs.resolve.facts import BadQuestion, ResolverPackage
 from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
 from catalogs.verdicts.rules import Verdict
 from installs.actions.install_rows import InstallRows
@@ -78,11 +79,12 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
     package_row = _package(cluster, catalog, package)
     form = ExportForm(request.GET)
     words = {name: value.strip() for name, value in form.cleaned_data.items()}
-    if not words["path"]:
-        words["path"] = _first_method(package_row, words["channel"], words["version"])
-    chosen = words | {"path": _method(package_row, words["path"])}
     bundles = list(package_row.bundles.only(*BUNDLE_FIELDS, *DEFAULTS_FIELDS))  # newest first
     facts = facts_of_all([package_row], bundles)[package_row.pk]
+    is_evaluated = True
+    if not words["path"]:
+        words["path"], is_evaluated = _first_method(package_row, words, facts)
+    chosen = words | {"path": _method(package_row, words["path"])}
     channel = words["channel"] or _default_channel(chosen["path"], facts)
     context: dict[str, Any] = {
         "package": package_row,
@@ -92,6 +94,7 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
         "channels": sorted(facts.channels),
         "versions": _versions(facts, channel, bundles),
         "form": form,
+        "unevaluated": not is_evaluated,
     }
     of_channel = f"channel {channel}" if channel else "all channels"
     version_hint = f"Choose one of the {len(context['versions'])} versions of {of_channel}"
@@ -115,9 +118,13 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
                 "argo_links": _links(package_row, words, (ARGOCD,)),
             }
     except OlmwebError as error:
-        status = UNPROCESSABLE
-        form.refuse(error.fields)
-        context["refusal"] = error
+        chosen_nothing = error.code == "nothing-chosen" and not (
+            words["channel"] or words["version"]
+        )
+        if is_evaluated or not chosen_nothing:  # else the page says that the verdicts are to come
+            status = UNPROCESSABLE
+            form.refuse(error.fields)
+            context["refusal"] = error
     context |= _fields(package_row, chosen, export, bundles)
     return render_page(request, "installs/export.html", context, partial="form", status=status)
 
@@ -175,17 +182,31 @@ def _targets(choice: InstallChoice) -> str:
     return (",".join(choice.targets) or "*") if METHODS[choice.method].needs_group else ""
 
 
-def _first_method(package: Package, channel: str, version: str) -> InstallMethod:
+def _first_method(
+    package: Package, words: dict[str, str], facts: ResolverPackage
+) -> tuple[InstallMethod, bool]:
     """The first install method of the install form that can be pinned to a version and work by
-    the stored verdicts; the usual one of the catalog without any."""
-    cluster = package.catalog.cluster
-    if cluster is not None:
-        rows = InstallRows(cluster, package, channel, version)
-        for method in offered_methods(rows):
-            can_pin = not METHODS[method].version_hint
-            if can_pin and rows.verdict_of(method, version) != Verdict.NOT_INSTALLABLE:
-                return method
-    return default_path(package.catalog)
+    the stored verdicts, before the evaluation one that chooses a bundle; the usual one of the
+    catalog without any. And whether there are verdicts, where a cluster needs them."""
+    cluster, version = package.catalog.cluster, words["version"]
+    if cluster is None:
+        return default_path(package.catalog), True
+    rows = InstallRows(cluster, package, words["channel"], version)
+    for method in offered_methods(rows):
+        can_pin = not METHODS[method].version_hint
+        if not can_pin or rows.verdict_of(method, version) == Verdict.NOT_INSTALLABLE:
+            continue
+        if rows.is_evaluated or _chooses_bundle(facts, method, words):
+            return method, rows.is_evaluated
+    return default_path(package.catalog), rows.is_evaluated
+
+
+def _chooses_bundle(facts: ResolverPackage, method: InstallMethod, words: dict[str, str]) -> bool:
+    channels = [words["channel"]] if words["channel"] else []
+    try:
+        return bool(resolve(facts, method, channels=channels, version=words["version"]).bundle)
+    except BadQuestion:
+        return False
 
 
 def _default_channel(path: InstallMethod, facts: ResolverPackage) -> str:

@@ -344,6 +344,31 @@ def test_the_form_begins_with_the_first_method_that_can_be_pinned_and_work(
     assert page.context["chosen"]["path"] == method
 
 
+def test_before_the_evaluation_the_form_begins_with_a_method_that_chooses_a_version(
+    reader: Client, prod: Cluster
+) -> None:
+    Cluster.objects.update(kinds={kind: {"state": "served"} for kind in InstallMethod})
+    catalog = make_catalog(name="community", cluster=prod)
+    make_component(
+        cluster=prod, kind="CatalogSource", namespace="marketplace", name="community",
+        details={"image": ""},
+    )  # fmt: skip
+    package = make_package(name="grafana", catalog=catalog)
+    package.bundles.update(required_packages=[{"name": "other", "range": ">=1.0.0"}])
+    answer = reader.get(FOLDER)
+    page = assert_page(answer)
+    assert answer.context["chosen"]["path"] == "Subscription", "OLM v1 refuses dependencies"
+    assert "Not evaluated yet Whether cluster prod can run this package is being computed" in (
+        page.text
+    )
+    Cluster.objects.update(kinds={"ClusterExtension": {"state": "served"}})
+    assert "is being computed" in assert_page(reader.get(FOLDER)).text, "no error before that"
+    assert reader.get(f"{FOLDER}?path=ClusterExtension").status_code == 422
+    bundle = package.bundles.get(name=package.head_bundle)
+    make_prediction(bundle=bundle, path="Subscription")
+    assert "is being computed" not in reader.get(FOLDER).content.decode()
+
+
 def test_the_form_leaves_out_a_method_that_installs_another_version_first(
     reader: Client, prod: Cluster
 ) -> None:
