@@ -6,7 +6,7 @@ groups are one query each. Names that equal the text come first, then those that
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
@@ -36,7 +36,7 @@ SHOWN_TYPED = 3  # below the search box, while one types
 TYPED_TARGET = "search-results"  # the element below the box; see static/src/search.js
 TEXT_LIMIT = 200  # characters of the text
 BUNDLES_OF = 50  # packages whose bundles are searched
-CATALOGS_NAMED = 3  # of a package that provides an API; of more the number
+CATALOGS_NAMED = 3  # of a package; of more the number
 # (words, address) of the pages of the navigation and the menu.
 PAGES = (
     ("Overview", "overview"),
@@ -166,11 +166,16 @@ def _of_catalogs(text: str) -> list[ResultGroup]:
     several catalogs; two queries."""
     index = current_index(catalog_stamps())
     rows = find_rows(index, find_hits(index, parse_query(text)))
+    sources = _sources(rows[: SHOWN + 1], index.groups)
     return [
         _first(
             "Packages",
             (
-                SearchResult(row.title, _of(row), package_url(row.cluster, row.catalog, row.name))
+                SearchResult(
+                    row.title,
+                    _of(row, sources[row.name]),
+                    package_url(row.cluster, row.catalog, row.name),
+                )
                 for row in rows[: SHOWN + 1]
             ),
             "catalogs:software",
@@ -178,13 +183,23 @@ def _of_catalogs(text: str) -> list[ResultGroup]:
         ),
         _bundles(text, rows),
         _apis(text, index.groups),
-        _comparisons(rows[:SHOWN], index.groups),
+        _comparisons([row.name for row in rows[:SHOWN]], sources),
     ]
 
 
-def _of(row: Row) -> str:
+def _of(row: Row, sources: Sequence[Row]) -> str:
     name = f"{row.name} " if row.title != row.name else ""
-    return f"{name}{row.head_version} in {row.catalog}"
+    return f"{name}{row.head_version} in {_catalogs_of(sources)}"
+
+
+def _sources(rows: Iterable[Row], groups: Iterable[PackageGroup]) -> dict[str, list[Row]]:
+    """Name of a package -> its rows, one of each catalog."""
+    names = {row.name for row in rows}
+    sources: dict[str, list[Row]] = defaultdict(list)
+    for group in groups:
+        if group.rows[0].name in names:
+            sources[group.rows[0].name] += _one_of_each_catalog(group.rows)
+    return sources
 
 
 def _bundles(text: str, packages: list[Row]) -> ResultGroup:
@@ -239,14 +254,8 @@ def _api(api: str, providers: Sequence[Row]) -> SearchResult:
     return SearchResult(kind, words, reverse("catalogs:software", query={"provides": api}))
 
 
-def _comparisons(rows: Iterable[Row], groups: Iterable[PackageGroup]) -> ResultGroup:
+def _comparisons(names: Iterable[str], sources: Mapping[str, Sequence[Row]]) -> ResultGroup:
     """The comparison of each of these packages in the first two catalogs that have it."""
-    names = [row.name for row in rows]
-    sources = {
-        group.rows[0].name: _one_of_each_catalog(group.rows)
-        for group in groups
-        if group.rows[0].name in names
-    }
     several = [name for name in names if len(sources[name]) > 1]
     return _first(
         "Comparisons",

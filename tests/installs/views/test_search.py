@@ -153,6 +153,13 @@ def test_while_one_types_the_first_results_of_each_group_are_options(
     assert assert_fragment(reader.get(URL, {"q": " "}, headers=typing)).links == []
 
 
+def test_a_package_of_many_catalogs_names_their_number(reader: Client, prod: Cluster) -> None:
+    for number in range(4):
+        slug = f"catalog-{number}"
+        make_package(name="db", catalog=make_catalog(cluster=prod, name=slug, slug=slug))
+    assert "1.1.0 in 4 catalogs" in assert_page(reader.get(URL, {"q": "db"})).text
+
+
 def test_an_api_names_each_catalog_of_its_package_and_leads_to_their_comparison(
     reader: Client, prod: Cluster
 ) -> None:
@@ -163,6 +170,7 @@ def test_an_api_names_each_catalog_of_its_package_and_leads_to_their_comparison(
         )
     page = assert_page(reader.get(URL, {"q": "database"}))
     assert "example.com, provided by db in alpha and beta" in page.text
+    assert "1.1.0 in alpha and beta" in assert_page(reader.get(URL, {"q": "db"})).text
     assert "Compare db in alpha and beta" in page.text
     assert "/catalogs/compare?from=prod%2Falpha&to=prod%2Fbeta&package=db" in page.links
 
