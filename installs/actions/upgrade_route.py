@@ -42,9 +42,12 @@ class UpgradeProgress:
         return f"{what}: {self.done} of {self.steps} steps done{now}."
 
     def step_to(self, bundles: Sequence[str]) -> str:
-        """`step 2 of 3` for the step that leads to one of the bundles; empty without one."""
+        """`step 2 of 3 to 2.0.0` for the step that leads to one of the bundles; empty without
+        one."""
         numbers = [number for number, name in enumerate(self.route) if number and name in bundles]
-        return f"step {numbers[0]} of {self.steps}" if numbers else ""
+        last = self.route[-1]
+        target = version_of(last, {}, None) or last
+        return f"step {numbers[0]} of {self.steps} to {target}" if numbers else ""
 
 
 def progress_on(route: Sequence[str] | None, installed: str) -> UpgradeProgress | None:

@@ -206,6 +206,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "awaits_plan": operator is not None and operator.health == Health.HEALTHY,
         "next_approval": latest.verb == Action.Verb.APPROVE,
         "progress": progress,
+        "target": "" if ended or progress else _target(latest),
         "readiness": readiness_verdict(report) if report else "",
         "not_blocked": report is not None and not report.counts[Weight.BLOCKS],
         "still_blocks": report is not None and report.is_blocked_by(operators),
@@ -234,6 +235,11 @@ def _is_final(latest: Action) -> bool:
     of_subscription = latest.path in (InstallMethod.SUBSCRIPTION, INSTALL_PLANS.kind)
     recent = latest.finished_at is not None and timezone.now() - latest.finished_at < FOLLOW_ON
     return not (goes_on and of_subscription and recent)
+
+
+def _target(action: Action) -> str:
+    """The bundles that the action leads to, of an upgrade in several steps the last."""
+    return action.route[-1] if action.route else action.target.replace(",", ", ")
 
 
 def _progress(

@@ -88,7 +88,7 @@ def test_a_subscription_is_installed_approved_upgraded_and_removed_with_the_keyb
     approve = page.get_by_role("button", name="Approve InstallPlan")
     for number, version in enumerate(("1.0.1", "1.1.0", "1.2.0"), start=1):
         bundle = f"backup-demo.v{version}"
-        heading = page.get_by_role("heading", name=re.compile(f", step {number} of 3$"))
+        heading = page.get_by_role("heading", name=re.compile(f", step {number} of 3 to 1.2.0$"))
         expect(heading).to_be_visible(timeout=steps.OUTCOME_MS)
         if number > 1:
             expect(approve).to_have_count(0)
@@ -114,7 +114,9 @@ def test_a_subscription_is_installed_approved_upgraded_and_removed_with_the_keyb
     tab_to(page, page.get_by_role("button", name="Remove", exact=True), limit=1)
     page.keyboard.press("Enter")
     left = page.get_by_role("region", name="Outcome")
-    expect(left).to_contain_text("Subscription backup-demo is removed.", timeout=steps.OUTCOME_MS)
+    expect(left).to_contain_text(
+        "Operator backup-demo 1.2.0 is removed. Deleted: Subscription", timeout=steps.OUTCOME_MS
+    )
     expect(left).to_contain_text("backupplans.backup.demo.olmweb.dev")
     expect(left).to_contain_text("OperatorGroup")
     expect(left).to_contain_text("Namespace team-backup")

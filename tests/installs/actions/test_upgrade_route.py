@@ -63,8 +63,8 @@ def test_a_route_that_has_ended_or_was_left_has_no_progress() -> None:
 
 def test_a_step_is_known_by_the_bundle_that_it_leads_to() -> None:
     progress = UpgradeProgress(ROUTE, 1)
-    assert progress.step_to(["etcd.v2.0.0"]) == "step 2 of 2"
-    assert progress.step_to(["nats.v1.0.0", "etcd.v1.5.0"]) == "step 1 of 2"
+    assert progress.step_to(["etcd.v2.0.0"]) == "step 2 of 2 to 2.0.0"
+    assert progress.step_to(["nats.v1.0.0", "etcd.v1.5.0"]) == "step 1 of 2 to 2.0.0"
     assert progress.step_to(["etcd.v1.0.0"]) == ""
 
 
@@ -113,19 +113,21 @@ def test_approvals_continue_the_route_of_the_installation(
     fields = {"namespace": "apps", "version": "1.0.0", "approval": "Manual"}
     install = record.request(plan_install(prod, package, "", "Subscription", fields), olivia)
     assert install.route == ["", *ROUTE]
+    page = assert_page(client.get(f"/activity/actions/{install.pk}"))
+    assert "Target: etcd.v2.0.0" in page.text, "also before the Subscription is there"
     Action.objects.filter(pk=install.pk).update(state="succeeded")
     operator = "/operators/prod/Subscription/apps/etcd"
 
     subscribe(prod, "", "1.0.0")
     page = assert_page(client.get(f"/activity/actions/{install.pk}"))
-    assert "InstallPlan install-1.0.0 requires approval, step 1 of 3" in page.text
+    assert "InstallPlan install-1.0.0 requires approval, step 1 of 3 to 2.0.0" in page.text
     assert approve(prod, olivia).route == ["", *ROUTE]
 
     subscribe(prod, "1.0.0", "1.5.0")
     page = assert_page(client.get(f"/activity/actions/{install.pk}"))
     sentence = "Installing 1.0.0, then upgrading to 2.0.0 over 1.5.0: 1 of 3 steps done, now at"
     assert f"{sentence} 1.0.0." in page.text
-    assert "Next: InstallPlan install-1.5.0 requires approval, step 2 of 3" in page.text
+    assert "Next: InstallPlan install-1.5.0 requires approval, step 2 of 3 to 2.0.0" in page.text
     assert f"{sentence} 1.0.0." in assert_page(client.get(operator)).text
     assert approve(prod, olivia).route == ["", *ROUTE]
 
