@@ -35,6 +35,7 @@ from catalogs.verdicts.read import (
     stored_verdict,
 )
 from catalogs.verdicts.rules import RULES_VERSION, RuleResult, RuleScope, Verdict, title_of
+from installs.diagnosis.knowledge import by_id as knowledge_by_id
 from installs.facts.cluster_facts import groups_of
 from installs.models import Component, Health, Operator
 from installs.state.observation import details_of
@@ -196,6 +197,15 @@ class AuditedOperator:
     verdict: Verdict
     rule: str
     agrees: bool | None
+
+    @property
+    def rule_title(self) -> str:
+        return title_of(self.rule) if self.rule else ""
+
+    @property
+    def finding_title(self) -> str:
+        entry = knowledge_by_id().get(self.finding)
+        return entry.title if entry else self.finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from django.test import Client
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, PredictionRun
 from installs.audit.audit import audit
+from installs.models import Operator
 from olmweb.models import Cluster
 from tests.factories import (
     make_catalog,
@@ -20,6 +21,7 @@ from tests.factories import (
     make_prediction,
     make_watch,
 )
+from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
 URL = "/audit/"
@@ -64,6 +66,13 @@ def prod(catalog: Catalog) -> Cluster:
 
 def _packages(response: Any) -> list[str]:
     return [row.package for row in response.context["page"].object_list]
+
+
+def test_an_audited_operator_names_rule_and_finding_in_words(reader: Client, prod: Cluster) -> None:
+    Operator.objects.filter(name="own").update(finding="allnamespaces-required")
+    page = assert_page(reader.get(URL, {"cluster": prod.name}))
+    assert "Not installable Bundle lacks install mode AllNamespaces Failed" in page.text
+    assert "Failed AllNamespaces install mode required by PlatformOperator" in page.text
 
 
 def test_without_a_catalog_the_page_says_what_it_needs(reader: Client) -> None:
