@@ -303,7 +303,7 @@ def test_the_link_to_more_causes_leads_to_the_first_of_them(new_page, width: int
     page.wait_for_url("**view=cause**")
     first = page.locator(".olm-cause-block").nth(count)
     expect(first.locator("details").first).to_have_attribute("open", "")
-    expect(first.get_by_role("heading")).to_be_in_viewport()
+    expect(first.get_by_role("heading", level=2)).to_be_in_viewport()
     assert first.bounding_box()["y"] < 150, "at the top of the page, below the masthead"
 
 
