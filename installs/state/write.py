@@ -279,12 +279,18 @@ def kind_states(cluster: Cluster, snapshot: Snapshot, now: datetime) -> dict[str
 
 
 def apply_changes(
-    cluster: Cluster, changes: Sequence[Change], positions: Mapping[str, Position]
+    cluster: Cluster,
+    changes: Sequence[Change],
+    positions: Mapping[str, Position],
+    *,
+    derive: bool = True,
 ) -> WriteResult:
     """Writes watch events and the positions reached, in a fenced transaction.
 
     Events may be repeated, late or out of order: versions older than the rows are ignored. The
-    work is proportional to the events and the operators that they affect.
+    work is proportional to the events and the operators that they affect. With `derive`, columns of
+    operators are derived even if no operator or component changes, as rules or catalogs may have
+    changed.
     """
     now = timezone.now()
     with fenced_transaction():
@@ -294,6 +300,7 @@ def apply_changes(
         columns = ("resource", "resource_version", "listed_at", "last_event_at")
         watches = {watch.resource: watch for watch in stored.only(*columns)}
         incoming = _input_of_changes(row.pk, changes, positions, watches)
+        incoming.derive = derive
         context = WriteContext(row.pk, now, _first_read_kinds(names, watches))
         written = _write(row, incoming, context, _platform_operators_known(row, Snapshot()))
         _save_positions(row.pk, positions, watches)
@@ -315,8 +322,7 @@ def _input_of_changes(
     positions: Mapping[str, Position],
     watches: Mapping[str, ResourceWatch],
 ) -> _WriteInput:
-    # Without a change at least every half minute, see installs.state.watch.session.
-    incoming = _WriteInput(derive=not changes)
+    incoming = _WriteInput()
     by_key: dict[Key, list[Change]] = defaultdict(list)
     for change in changes:
         watch = watches.get(change.resource)

@@ -8,8 +8,7 @@ the order of their numbers. Events of one object keep their order, because their
 each other's locks and take primary keys after that.
 
 Writers publish as soon as they have committed, or leave it to a thread of their process that is
-publishing. If a process ends in between, the next publication
-or a task of beat numbers its events.
+publishing. If a process ends in between, the next publication or a task of beat numbers its events.
 """
 
 import threading

@@ -259,7 +259,7 @@ class WatchSession:
         if full:
             self._saved_at = now
             self._client.publish_request_counts()
-            self._write(always=True)  # rules or catalogs may have changed
+            self._write(derive=True)  # rules or catalogs may have changed
         is_open = any(watch.opened_at is not None for watch in self._watches.values())
         if is_open and now - self._confirmed_at >= settings.STATE_POLL:
             self._confirmed_at = now
@@ -437,10 +437,12 @@ class WatchSession:
 
     # Writing
 
-    def _write(self, *, always: bool = False) -> None:
+    def _write(self, *, derive: bool = False) -> None:
         changes, reached = self._batch.take()
-        if changes or reached or always:
-            written = self._with_lease(lambda: apply_changes(self._cluster, changes, reached))
+        if changes or reached or derive:
+            written = self._with_lease(
+                lambda: apply_changes(self._cluster, changes, reached, derive=derive)
+            )
             self.rows_written += written.total
 
     def _fail(self, error: KubeError) -> None:

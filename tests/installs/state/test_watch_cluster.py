@@ -267,12 +267,12 @@ def test_a_worker_killed_around_a_transaction_loses_and_repeats_nothing(
 ) -> None:
     real = apply_changes
 
-    def killed(cluster: Cluster, changes: Any, positions: Any) -> Any:
+    def killed(cluster: Cluster, changes: Any, positions: Any, **options: Any) -> Any:
         if any(one.obj.name == "new" for one in changes):
             if when == "after":
-                real(cluster, changes, positions)
+                real(cluster, changes, positions, **options)
             raise Killed
-        return real(cluster, changes, positions)
+        return real(cluster, changes, positions, **options)
 
     steps = all_open, do(lambda: put(sandbox, "new")), lambda: False
     with monkeypatch.context() as patched:
@@ -442,11 +442,11 @@ def test_a_database_that_is_away_for_a_moment_costs_nothing(
 ) -> None:
     real, failures = apply_changes, [2]
 
-    def away(*given: Any) -> Any:
+    def away(*given: Any, **options: Any) -> Any:
         if given[1] and failures[0]:
             failures[0] -= 1
             raise OperationalError("the server closed the connection")
-        return real(*given)
+        return real(*given, **options)
 
     monkeypatch.setattr(session, "apply_changes", away)
     monkeypatch.setattr("installs.state.watch.session.connection.close", lambda: None)
@@ -492,9 +492,9 @@ def test_a_burst_is_few_transactions_with_the_last_state_of_each_object(
     sizes: list[int] = []
     real = apply_changes
 
-    def counted(cluster: Cluster, changes: Any, positions: Any) -> Any:
+    def counted(cluster: Cluster, changes: Any, positions: Any, **options: Any) -> Any:
         sizes.append(len(changes))
-        return real(cluster, changes, positions)
+        return real(cluster, changes, positions, **options)
 
     def burst() -> None:
         sizes.clear()
