@@ -202,8 +202,11 @@ def state(value: str, words: str = "", title: str = "") -> SafeString:
 
 @register.simple_tag
 def pill(type: str, status: str, reason: str = "") -> SafeString:
-    """One condition of a ClusterOperator or other object, its reason as tooltip."""
+    """One condition of a ClusterOperator or other object, its reason as tooltip. OLM v1 keeps
+    Progressing at True when all is done, with the reason Succeeded."""
     words, name, css = PILLS.get((type, status), (f"{type}: {status}", "question-circle", ""))
+    if (type, status, reason) == ("Progressing", "True", "Succeeded"):
+        words, name, css = "Progressing: Succeeded", "check-circle", "pf-m-outline"
     return label(words, name, css, reason)
 
 

@@ -40,6 +40,17 @@ def test_anonymous_visitors_read_when_reading_is_public(
     assert "Sign in" in page.text
 
 
+@pytest.mark.parametrize(
+    ("reason", "words"), [("Retrying", "Progressing"), ("Succeeded", "Progressing: Succeeded")]
+)
+def test_progressing_with_the_reason_succeeded_is_not_shown_as_under_way(
+    reason: str, words: str
+) -> None:
+    shown = tags.pill("Progressing", "True", reason)
+    assert f">{words}<" in shown
+    assert ("pf-m-info" in shown) == (reason == "Retrying")
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_is_only_read_never_posted(reader: Client, path: str) -> None:
     assert reader.post(path).status_code == 405
