@@ -198,9 +198,9 @@ def _extend(owners: list[str], seconds: int) -> None:
     One that a `fenced_transaction` has locked is left to the next renewal: waiting for a slow
     commit would let all others expire, and block their commits meanwhile.
     """
-    held = Lease.objects.filter(owner__in=owners)
     try:
         with transaction.atomic():
+            held = Lease.objects.filter(owner__in=owners)
             free = held.select_for_update(skip_locked=True).order_by("pk")
             held.filter(pk__in=list(free.values_list("pk", flat=True))).update(
                 expires_at=_in(seconds)
