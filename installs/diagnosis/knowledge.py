@@ -237,8 +237,9 @@ _HAVE_PLANS = ("InstallPlan", "Subscription")
 _PLAN_STAYS_FAILED = "OLM does not try a failed InstallPlan again."
 _RETRY = "press Retry on the Subscription"
 _PLAN_GOES = "api-namespace-terminating"
-# A plan in this phase has no message but the error of its last attempt.
+# A plan in this phase has no message but the error of its last attempt, which begins so.
 _PLAN_TRIED = "Installing"
+_TRIED_AGAIN = "retrying execution due to error:"
 # OLM tries what the cluster forbids without a limit of time.
 _REFUSALS = (
     *("api-forbidden", "api-rbac-escalation", "api-owner-reference", "api-namespace-terminating"),
@@ -347,6 +348,8 @@ def classify(
     match = find(text, kind=kind)
     if match is None:
         return None
+    if kind == "InstallPlan" and text.startswith(_TRIED_AGAIN):
+        reason = reason or _PLAN_TRIED
     finding = _with_outcome(render(match.entry, match.facts, names, reason), kind, reason)
     return replace(finding, retryable=False, note=_GIVEN_UP) if reason in _FINAL else finding
 

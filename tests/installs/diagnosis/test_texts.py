@@ -48,11 +48,14 @@ def test_olm_that_does_not_know_its_release_blocks_the_next_minor_version() -> N
     assert "Upgradeable is False" in finding.note
 
 
-def test_olm_tries_a_plan_that_a_webhook_denies_for_as_long_as_the_status_decides() -> None:
+@pytest.mark.parametrize("reason", ["Installing", ""])
+def test_olm_tries_a_plan_that_a_webhook_denies_for_as_long_as_the_status_decides(
+    reason: str,
+) -> None:
     finding = classify(
         'retrying execution due to error: admission webhook "v.x.io" denied the request: no',
         kind="InstallPlan",
-        reason="Installing",
+        reason=reason,
     )
     assert finding is not None
     assert "without end if the webhook denies with the status 403" in finding.note
