@@ -516,7 +516,7 @@ class BundleManifests(models.Model):
         return self.digest
 
 
-class InspectedCrd(models.Model):
+class InspectedCRD(models.Model):
     """A CustomResourceDefinition among the contents of a bundle's image, which need not be in the
     olm.gvk properties of the bundle."""
 

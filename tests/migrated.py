@@ -105,10 +105,10 @@ def _migrate(folder: Path, url: str) -> None:
 
 
 def _program(name: str) -> str:
-    found = postgres_bin()
-    if found is None:
+    folder = postgres_bin()
+    if folder is None:
         raise RuntimeError(HOW_TO_GET["postgres"])
-    return str(found / name)
+    return str(folder / name)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from catalogs.models import (
     BundleInspection,
     BundleManifests,
     Catalog,
-    InspectedCrd,
+    InspectedCRD,
 )
 from catalogs.storage import blobs
 from olmweb.kube.decode import decoded as decoded_document
@@ -55,8 +55,8 @@ def save(digest: str, packed: Packed) -> BundleManifests:
         )
         if created:
             names = (name for name in crds_in(decoded(packed.objects)) if name)
-            InspectedCrd.objects.bulk_create(
-                InspectedCrd(manifests=row, name=name) for name in names if len(name) <= NAME_LIMIT
+            InspectedCRD.objects.bulk_create(
+                InspectedCRD(manifests=row, name=name) for name in names if len(name) <= NAME_LIMIT
             )
     return row
 

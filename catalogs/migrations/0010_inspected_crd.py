@@ -10,7 +10,7 @@ CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 def add_names(apps, schema_editor):
     """The CRDs of the images that are inspected already."""
     manifests = apps.get_model("catalogs", "BundleManifests")
-    crds = apps.get_model("catalogs", "InspectedCrd")
+    crds = apps.get_model("catalogs", "InspectedCRD")
     for digest in list(manifests.objects.values_list("digest", flat=True)):
         row = manifests.objects.get(digest=digest)
         try:
@@ -38,7 +38,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='InspectedCrd',
+            name='InspectedCRD',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.CharField(max_length=253)),

@@ -17,7 +17,7 @@ from catalogs.models import (
     BundleGVK,
     BundleInspection,
     Catalog,
-    InspectedCrd,
+    InspectedCRD,
     Package,
     Prediction,
 )
@@ -213,7 +213,7 @@ class InstallRows:
             kind=OuterRef("served_kind"),
         )
         images = self.package.bundles.order_by().values("image")
-        inspected = InspectedCrd.objects.filter(
+        inspected = InspectedCRD.objects.filter(
             name=OuterRef("name"),
             manifests__in=BundleInspection.objects.filter(image__in=images)
             .order_by()

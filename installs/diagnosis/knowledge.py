@@ -461,8 +461,8 @@ def _others(match: KnowledgeMatch, text: str, kind: str) -> list[str]:
 
 def _fields(match: KnowledgeMatch, text: str, kind: str) -> str:
     """What the text says of each field of the object that the match is about, if of several."""
-    found = [_of_error(error, kind) for error in errors_of(text)]
-    same = [other for other in found if other and _subject(other) == _subject(match)]
+    matches = [_of_error(error, kind) for error in errors_of(text)]
+    same = [other for other in matches if other and _subject(other) == _subject(match)]
     return "; ".join(other.facts.get("detail", "") for other in same) if len(same) > 1 else ""
 
 

@@ -112,15 +112,15 @@ def parts_of(text: str) -> list[str]:
 
 
 def _crd_checks(text: str) -> list[str]:
-    """What the checks of each CRD found: the lines about fields that are gone together, as without
-    a field others are not compared, and each of the others."""
+    """The errors of the checks of each CRD: the lines about fields that are gone together, as
+    without a field others are not compared, and each of the others."""
     lines_of: dict[str, list[str]] = {}
     check = ""
     for line in filter(str.strip, text.splitlines()[:_PARTS_LIMIT]):
         lines = lines_of.get(check)
         if match := _CRD_CHECKS.match(line):
-            check, found = match.groups()
-            lines_of.setdefault(check, []).append(found.strip())
+            check, first = match.groups()
+            lines_of.setdefault(check, []).append(first.strip())
         elif lines and _DIFFERENCE.match(line):
             lines[-1] += f"\n{line}"
         else:
@@ -128,9 +128,9 @@ def _crd_checks(text: str) -> list[str]:
     parts = []
     for check, lines in lines_of.items():
         removals = [line for line in lines if any(words in line for words in _REMOVALS)]
-        found = [line for line in lines if line not in removals]
-        found += ["\n".join(removals)] if removals else []
-        parts += [check + part[:_CHECK_LIMIT] for part in found]
+        errors = [line for line in lines if line not in removals]
+        errors += ["\n".join(removals)] if removals else []
+        parts += [check + error[:_CHECK_LIMIT] for error in errors]
     return parts
 
 

@@ -13,7 +13,7 @@ from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, 
 from django.utils import timezone
 
 from catalogs.contents.crd_upgrade import bounded
-from catalogs.models import BundleGVK, InspectedCrd
+from catalogs.models import BundleGVK, InspectedCRD
 from installs.models import CRDSchema, CRDState
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import Broken, Forbidden, NotFound
@@ -63,7 +63,7 @@ def _wanted(cluster: Cluster) -> QuerySet[CRDState]:
     provided = BundleGVK.objects.filter(
         required=False, group=OuterRef("group"), kind=OuterRef("served_kind")
     )
-    inspected = InspectedCrd.objects.filter(name=OuterRef("name"))
+    inspected = InspectedCRD.objects.filter(name=OuterRef("name"))
     owned = ~Q(owner_name="")
     wanted = owned | Exists(provided) | Exists(inspected)
     rows = CRDState.objects.filter(Q(cluster=cluster) & wanted)

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from catalogs.contents import stored
 from catalogs.contents.crd_upgrade import crd_upgrade, is_too_deep
 from catalogs.contents.objects import Packed
-from catalogs.models import InspectedCrd
+from catalogs.models import InspectedCRD
 from installs import tasks
 from installs.facts import crd_schemas
 from installs.facts.crd_schemas import refresh_schemas, schemas_of
@@ -87,16 +87,16 @@ def test_a_crd_of_an_inspected_image_is_read_without_an_owner(
     packed = Packed([msgspec.Raw(json.dumps(item).encode()) for item in objects])
     for _ in range(2):
         manifests = stored.save("sha256:1", packed)
-    assert list(InspectedCrd.objects.values_list("name", flat=True)) == [name]
+    assert list(InspectedCRD.objects.values_list("name", flat=True)) == [name]
     refresh_schemas(prod, client)
     assert CRDSchema.objects.filter(name=name).exists()
     # As an upgrade of the database does for images that were inspected before it.
-    InspectedCrd.objects.all().delete()
+    InspectedCRD.objects.all().delete()
     migration = import_module("catalogs.migrations.0010_inspected_crd")
     migration.add_names(apps, None)
     assert [crd.name for crd in manifests.crds.all()] == [name]
     manifests.delete()
-    assert not InspectedCrd.objects.exists()
+    assert not InspectedCRD.objects.exists()
     refresh_schemas(prod, client)
     assert not CRDSchema.objects.filter(name=name).exists()
 

@@ -79,9 +79,9 @@ def test_only_a_cluster_service_version_with_a_health_of_its_own_is_an_operator(
         change(prod, "", "appeared", type="Object", kind=kind, name=name)
         change(prod, "present", "deleted", type="Object", kind=kind, name=name)
     change(prod, "", "Healthy", kind=kind, name="alone.v1")
-    found = recent([prod])
-    assert {row.name for row in found.changes} == {"alone.v1"}
-    assert found.day("removed") == 1
+    changes = recent([prod])
+    assert {row.name for row in changes.changes} == {"alone.v1"}
+    assert changes.day("removed") == 1
 
 
 def test_the_last_hour_and_the_last_day_are_counted_apart(reader: Client, prod: Cluster) -> None:
