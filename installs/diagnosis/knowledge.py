@@ -39,7 +39,7 @@ STAGES = {
         *("unpack_catalog", "unpack_network", "unpack_image", "unpack_layers"),
         *("unpack_jobs", "unpack_bundle"),
     ),
-    "resolve": ("resolve_catalogd", "resolve_v1", "resolve_v0"),
+    "resolve": ("resolve_catalogd", "resolve_v1", "resolve_registry", "resolve_v0"),
     "upgrade": ("upgrade_checks", "upgrade_crds", "upgrade"),
     "install": (
         *("api_webhooks", "api_admission", "api_kinds", "api_objects"),
