@@ -226,11 +226,15 @@ _UNCHECKED = "deprecation checks have not been attempted as "
 # Reasons of such a condition whose status is False or Unknown; OLM v1.6 and newer.
 _NOT_DEPRECATED = ("NotDeprecated", "DeprecationStatusUnknown", "Absent")
 # Reasons with which a controller says that it waits for a person.
-_FINAL = (
-    *("Blocked", "InvalidConfiguration"),
-    *("InstallComponentFailedNoRetry", "ConstraintsNotSatisfiable"),
-)
+_FINAL = ("Blocked", "InvalidConfiguration", "ConstraintsNotSatisfiable")
 _GIVEN_UP = "The controller waits until something changes."
+# OLM tries a CSV with this reason again when it is told of an object of RBAC in the namespace,
+# which it also is every five minutes without a change.
+_WAITS_FOR_RBAC = "InstallComponentFailedNoRetry"
+_TRIED_AFTER_RBAC = (
+    "OLM tries again when a Role, RoleBinding or ServiceAccount of the namespace changes, and "
+    "mostly within some minutes without that."
+)
 # A plan with this reason is Failed; the one of a CSV is tried again.
 _PLAN_FAILED = "InstallComponentFailed"
 _HAVE_PLANS = ("InstallPlan", "Subscription")
@@ -384,9 +388,12 @@ def finding_for(
 
 
 def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
-    """The finding whose note says how long OLM tries an InstallPlan, whatever the cause, and that
-    a failed one stays failed. It names the Retry unless the remedy does, or replaces the plan, or
-    the plan goes with its namespace."""
+    """The finding whose note says how long OLM tries an InstallPlan, whatever the cause, that a
+    failed one stays failed, and when it tries a ClusterServiceVersion again that waits for RBAC.
+    It names the Retry unless the remedy does, or replaces the plan, or the plan goes with its
+    namespace."""
+    if reason == _WAITS_FOR_RBAC:
+        return replace(finding, retryable=False, note=_TRIED_AFTER_RBAC)
     if kind in _HAVE_PLANS and reason == _PLAN_FAILED:
         note = _PLAN_STAYS_FAILED
     elif kind == "InstallPlan" and reason == _PLAN_TRIED and not _tried_for_ever(finding):

@@ -46,6 +46,8 @@ def completed(
     steps = _with_own_catalogs_of_openshift(_with_own_bundle_deployment(steps, kind), kind)
     if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
         return _with_way_past_plan(steps)
+    if kind == "ClusterServiceVersion":
+        return _with_way_past_version(steps)
     return _with_way_to_versions(steps) if kind == "PlatformOperator" else steps
 
 
@@ -234,6 +236,26 @@ def _with_way_past_plan(steps: tuple[str, ...]) -> tuple[str, ...]:
 def replaces_plan(steps: Iterable[str]) -> bool:
     """Whether the remedy deletes the InstallPlan, so that there is none to try again."""
     return any(_REPLACES_PLAN.search(step) for step in steps)
+
+
+# OLM replaces a ClusterServiceVersion only from Succeeded, and upgrades an older one to the same.
+_OTHER_THAN_VERSION = re.compile(r"\b(?:an older|another) version\b|\bchoose a version\b")
+_LEAVES_VERSION = re.compile(r"\b(?:[Dd]elete|[Rr]emove) (?:the|its) Subscription\b")
+_WAY_PAST_VERSION = (
+    "OLM takes no other version in the place of this one by itself. Delete the Subscription and "
+    "each ClusterServiceVersion of the operator, then create the Subscription with the other "
+    "version in spec.startingCSV, and with spec.installPlanApproval set to Manual if its channel "
+    "leads to this one again. CRDs and their objects stay; the operator is away meanwhile."
+)
+
+
+def _with_way_past_version(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """The steps, with what another version takes in the place of a ClusterServiceVersion that is
+    not installed."""
+    chosen = any(step[:2] != "$ " and _OTHER_THAN_VERSION.search(step) for step in steps)
+    if not chosen or any(_LEAVES_VERSION.search(step) for step in steps):
+        return steps
+    return (*steps, _WAY_PAST_VERSION)
 
 
 # -- values of texts -------------------------------------------------------------------------------

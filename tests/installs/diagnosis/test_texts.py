@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from installs.diagnosis.knowledge import classify
+from installs.diagnosis.knowledge import classify, finding_for
 
 
 class Case(NamedTuple):
@@ -59,6 +59,42 @@ def test_olm_tries_a_plan_that_a_webhook_denies_for_as_long_as_the_status_decide
     )
     assert finding is not None
     assert "without end if the webhook denies with the status 403" in finding.note
+
+
+def test_olm_tries_what_it_may_not_install_again_when_roles_change_and_soon_without_that() -> None:
+    message = (
+        'install strategy failed: install strategy failed: deployments.apps "loki" is forbidden: '
+        "exceeded quota: objects, requested: count/deployments.apps=1, "
+        "used: count/deployments.apps=9, limited: count/deployments.apps=9"
+    )
+    reason = "InstallComponentFailedNoRetry"
+    finding = classify(message, kind="ClusterServiceVersion", reason=reason)
+    assert finding is not None
+    stored = finding_for(
+        finding.id, finding.facts, {"kind": "ClusterServiceVersion"}, reason=reason
+    )
+    assert stored is not None
+    for note in (finding.note, stored.note):
+        assert note.startswith("OLM tries again when a Role, RoleBinding or ServiceAccount")
+    assert (finding.retryable, stored.retryable) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("InstallWaiting", "Its cache lags behind"),
+        ("NeedsReinstall", "The installation before this one failed"),
+        ("ComponentUnhealthy", "does not exist any more"),
+    ],
+)
+def test_why_a_deployment_is_missing_depends_on_what_olm_did_before(
+    reason: str, words: str
+) -> None:
+    finding = classify(
+        "installing: missing deployment with name=loki", kind="ClusterServiceVersion", reason=reason
+    )
+    assert finding is not None
+    assert words in finding.cause
 
 
 def test_the_note_on_a_failed_plan_does_not_repeat_the_retry_of_the_remedy() -> None:
