@@ -1,5 +1,6 @@
 """Fixtures that every test shares: people, loopback only, components that may be missing."""
 
+import os
 import shutil
 import socket
 from collections.abc import Generator, Iterable, Iterator
@@ -23,7 +24,7 @@ from olmweb.sandbox.controllers.platform_operators import PlatformOperators
 from olmweb.sandbox.scenario import world
 from olmweb.web.revisions import PerRevision
 from tests.migrated import fill_connection
-from tests.run import files_of_peers
+from tests.run import ASKING_FILES, files_of_peers
 from tests.services import HOW_TO_GET, postgres_bin, required
 
 pytest_plugins = [
@@ -88,9 +89,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
         fixtures = getattr(item, "fixturenames", ())
         if item.get_closest_marker("django_db") or not DATABASE_FIXTURES.isdisjoint(fixtures):
             item.add_marker("database")
+    if path := os.environ.get(ASKING_FILES):
+        asking = {str(item.path) for item in items if is_asking(item)}
+        Path(path).write_text("\n".join(sorted(asking)), encoding="utf-8")
     yield
     ranks = {name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
+
+
+def is_asking(item: pytest.Item) -> bool:
+    """Whether a test runs on the second database, too."""
+    names = {mark.name for mark in item.iter_markers()}
+    return "database" in names and names.isdisjoint({"one_database", "e2e", "peers", "soak"})
 
 
 @pytest.hookimpl(optionalhook=True)

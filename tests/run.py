@@ -28,6 +28,8 @@ TESTS = Path(__file__).resolve().parent
 EVERYWHERE = "not e2e and not peers and not soak"
 # A test that asks no database has nothing to say about a second one.
 ASKING = f"{EVERYWHERE} and database and not one_database"
+# Where the first run names the files with such tests: to import all takes four times as long.
+ASKING_FILES = "OLMWEB_TEST_ASKING_FILES"
 # The database that others are copies of, while pytest still collects.
 PREPARE = (sys.executable, "-m", migrated.__name__)
 MESSAGE = 300  # characters of a failure at the end
@@ -84,14 +86,18 @@ def main() -> int:
     # One more than there are cores, as many tests wait for something.
     workers = ["-n", str(min(4, 1 + (os.cpu_count() or 1)))]
     by_file = ["--dist", "loadfile", "--no-loadscope-reorder"]
-    with subprocess.Popen(PREPARE):
-        failed = run_pytest("tests on SQLite", *workers, "-m", EVERYWHERE, *extra)
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as named:
+        with subprocess.Popen(PREPARE):
+            failed = run_pytest(
+                "tests on SQLite", *workers, "-m", EVERYWHERE, *extra, **{ASKING_FILES: named.name}
+            )
+        asking_files = named.read().split()
     if postgres_bin() is None:
         print(f"\nskipped: tests on PostgreSQL: {HOW_TO_GET['postgres']}")
         failed += required() & {"postgres"}
     else:
         with postgres() as url:
-            asking = [*workers, "-m", ASKING, *extra]
+            asking = [*workers, "-m", ASKING, *extra, *asking_files]
             with subprocess.Popen(PREPARE, env={**os.environ, "DATABASE_URL": url}):
                 failed += run_pytest("tests on PostgreSQL", *asking, DATABASE_URL=url)
     if any(binary(name) for peer in PEERS for name in peer.binaries):
