@@ -330,7 +330,10 @@ def _in_capitals(placeholder: str) -> str:
 
 def fill_command(template: str, values: Mapping[str, str]) -> str:
     """The command with all values filled in that are safe in a shell."""
-    of_role = "role" in template.replace("{object_kind}", values.get("object_kind", "")).lower()
+    words = template
+    for kind in ("object_kind", "resource"):
+        words = words.replace(f"{{{kind}}}", values.get(kind, ""))
+    of_role = "role" in words.lower()
 
     def option(match: re.Match[str]) -> str:
         if values.get(match[1] or match[2]) != "":
