@@ -90,11 +90,22 @@ def filter_by(name: str, title: str) -> tuple[str, type[admin.AllValuesFieldList
     return name, ValuesFilter
 
 
+def _titled(name: str, title: str) -> tuple[str, Callable[..., admin.ListFilter]]:
+    """Django's own filter by the field, under another name."""
+
+    def create(*args: Any, **kwargs: Any) -> admin.ListFilter:
+        made = admin.FieldListFilter.create(*args, **kwargs)
+        made.title = title
+        return made
+
+    return name, create
+
+
 class ReadOnlyAdmin(ModelAdmin):
     """An admin page without add, change and delete.
 
     `hidden` names columns that are never shown: binary, very long or internal ones, which are not
-    read either. `labels` has other names for fields.
+    read either. `labels` has other names for fields, in filters too.
     """
 
     about = ""
@@ -111,6 +122,12 @@ class ReadOnlyAdmin(ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+    def get_list_filter(self, request: HttpRequest) -> list[Any]:
+        return [
+            _titled(each, self.labels[each]) if each in self.labels else each
+            for each in super().get_list_filter(request)
+        ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer(*self.hidden)

@@ -15,7 +15,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from catalogs.models import Catalog, CatalogInspection
+from catalogs.models import BundleInspection, Catalog, CatalogInspection
 from installs.models import (
     Action,
     ActionBatch,
@@ -330,6 +330,10 @@ def test_admin_lists_say_what_a_person_looks_for(signed_in: Client) -> None:
         assert "Install method" in page
         assert "By path" not in page
         assert "By kind" not in page
+    assert "By last seen" in listed(UnknownMessage)
+    assert "By requested" in listed(BundleInspection)
+    assert "By valid until" in listed(ApiToken)
+    assert "By action" in listed(Action)
 
 
 def test_an_account_with_preferences_can_be_deleted(signed_in: Client) -> None:
