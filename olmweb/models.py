@@ -103,6 +103,11 @@ class SyncRun(models.Model):
     def __str__(self) -> str:
         return f"{self.kind} {self.target} {self.outcome}"
 
+    @property
+    def target_name(self) -> str:
+        """The target as pages name it: a catalog that belongs to no cluster by its name alone."""
+        return self.target.removeprefix(f"{LOCAL}/")
+
 
 class Lease(models.Model):
     """A named lock that expires; see olmweb.runtime.leases."""

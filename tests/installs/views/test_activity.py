@@ -97,6 +97,13 @@ def test_sync_runs_say_what_they_did_or_why_they_failed(reader: Client, prod: Cl
     assert "connection refused Is it up?" in page.text
 
 
+def test_a_sync_run_of_a_catalog_without_cluster_names_the_catalog(reader: Client) -> None:
+    run(kind="catalog", target="-/team-catalog", cluster=None)
+    page = assert_page(reader.get("/activity/", {"show": "syncs"}))
+    assert "team-catalog catalog, no cluster" in page.text
+    assert "-/team-catalog" not in page.text
+
+
 @pytest.mark.parametrize(
     ("params", "expected"),
     [
