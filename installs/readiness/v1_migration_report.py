@@ -107,7 +107,7 @@ def _row(cluster: str, installation: InstalledSubscription) -> V1Migration:
         namespace=installation.namespace,
         name=installation.name,
         package=installation.package,
-        version=installation.version,
+        version=installation.version if installation.bundle else "",
         fate=fate.value,
         reasons=tuple(obstacle.sentence for obstacle in obstacles),
         codes=tuple(obstacle.code for obstacle in obstacles),

@@ -198,3 +198,4 @@ def test_of_what_is_not_installed_yet_nothing_else_is_told(row: Operator, prod: 
     row.save()
     found = the_one(prod)
     assert (found.fate, found.codes, found.steps) == ("no", ("not-installed",), ())
+    assert not found.version, "the version that waits for approval is not an installed one"
