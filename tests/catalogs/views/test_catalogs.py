@@ -156,6 +156,13 @@ def test_a_first_revision_has_nothing_to_compare_with(reader, catalog):
     assert "nothing to compare with" in text_of(reader.get(URL, {"tab": "changes"}))
 
 
+def test_a_catalog_that_was_never_read_is_not_offered_for_comparison(reader: Client) -> None:
+    make_catalog(name="broken", synced_at=None, state="failed", revision=0)
+    page = reader.get("/catalogs/-/broken", {"tab": "changes"}).content.decode()
+    assert "Atom feed" in page
+    assert "/catalogs/compare" not in page
+
+
 def test_problems_filter_by_severity_and_package_errors_first(reader, catalog):
     make_problem(catalog=catalog, severity="warning", package="b", message="a loose end")
     make_problem(catalog=catalog, severity="error", package="a", message="no head", offset=4711)
