@@ -293,6 +293,9 @@ def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) ->
     assert "Failing No blocker for OpenShift 4.17. The cluster is failing, so an update" in text
     assert "Ready No blocker" not in text
     assert "Failing The cluster is failing ClusterVersion version says Failing=True" in text
+    report = assert_page(reader.get("/report/")).text
+    assert "Failing The cluster is failing version ClusterVersion" in report
+    assert "Holds back an operator The cluster" not in report
     for name in ("etcd", "kube-apiserver"):
         make_clusteroperator(prod, name, available="False", severity=3)
     make_operator(cluster=prod)
