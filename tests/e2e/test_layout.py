@@ -23,6 +23,28 @@ def test_the_button_of_the_audit_stands_on_the_line_of_what_it_is_about(new_page
     assert abs(select["y"] + select["height"] / 2 - button["y"] - button["height"] / 2) < 2
 
 
+def test_the_audit_shows_the_name_of_its_catalog_in_full(new_page) -> None:
+    page = new_page(viewport={"width": 1280, "height": 900})
+    page.goto("/audit/")
+    clipped = """select => {
+      const width = select.offsetWidth;
+      select.style.maxWidth = "none";
+      return width < select.offsetWidth;
+    }"""
+    assert not page.get_by_label("Catalog").evaluate(clipped)
+
+
+def test_the_filters_of_a_catalogs_changes_stand_on_one_line(new_page) -> None:
+    page = new_page(viewport={"width": 1280, "height": 900})
+    page.goto(PAGES["catalog-changes"])
+    form = page.locator(".olm-change-tools form")
+    since = form.get_by_label("Since", exact=True).bounding_box()
+    button = form.get_by_role("button", name="Show").bounding_box()
+    assert since
+    assert button
+    assert abs(since["y"] + since["height"] - button["y"] - button["height"]) < 8
+
+
 @pytest.mark.parametrize("width", [1440, 1280, 390])
 def test_the_table_of_operators_fits_its_room_with_every_column(new_page, width: int) -> None:
     page = new_page(viewport={"width": width, "height": 900})

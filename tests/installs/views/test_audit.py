@@ -96,7 +96,8 @@ def test_a_catalog_without_content_leads_to_its_page_instead_of_waiting(reader: 
 def test_counts_buckets_and_packages_are_shown(reader: Client, catalog: Catalog) -> None:
     response = reader.get(URL)
     page = response.content.decode()
-    assert "2 of 4 installable, 1 not, 1 unknown" in page
+    assert "2 of 4 packages installable, 1 not installable, 1 unknown" in page
+    assert page.count("No blocking rule found<") == 1, "the bar of what is installable"
     assert _packages(response) == ["good", "odd", "own", "torn"]
     assert [(one["key"], one["count"]) for one in response.context["buckets"]] == [
         ("installable", 2),
