@@ -5,6 +5,7 @@ if that is impossible: the cluster was never read, serves other kinds than it di
 a backup, or many watched resources have no position.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -148,12 +149,15 @@ def watch_rows_of(cluster: Cluster) -> dict[str, ResourceWatch]:
 
 
 def save_watches(cluster: Cluster, watches: Sequence[WatchState]) -> None:
-    """Writes state, error and number of watch requests, in one transaction."""
+    """Writes state, error and number of watch requests, in one transaction. At the start of a
+    session those of nearly all watches are the same, which is then one statement."""
+    names: dict[tuple[str, str, int], list[str]] = defaultdict(list)
+    for watch in watches:
+        names[watch.state, watch.error, watch.watches].append(watch.watched.name)
     with fenced_transaction():
-        for watch in watches:
-            rows = ResourceWatch.objects.filter(cluster=cluster, resource=watch.watched.name)
-            requests = F("watches") + watch.watches
-            rows.update(state=watch.state, error=watch.error, watches=requests)
+        for (state, error, requests), alike in names.items():
+            rows = ResourceWatch.objects.filter(cluster=cluster, resource__in=alike)
+            rows.update(state=state, error=error, watches=F("watches") + requests)
     for watch in watches:
         watch.saved, watch.watches = (watch.state, watch.error), 0
 

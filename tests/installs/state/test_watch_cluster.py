@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 
 from installs.models import Component, Operator, Transition
 from installs.state.full_sync import sync_cluster
@@ -14,6 +15,8 @@ from installs.state.resources import decode
 from installs.state.watch import positions, session
 from installs.state.watch.session import End
 from installs.state.write import apply_changes
+from olmweb.clusters import client_for
+from olmweb.kube.errors import Unreachable
 from olmweb.models import Cluster, ResourceWatch, SyncRun
 from olmweb.sandbox.cluster import Sandbox
 from tests.worlds.watching import all_open, do, follow, paths, wait, writes
@@ -98,6 +101,23 @@ def test_a_cluster_never_seen_is_read_once_and_then_watched(
     cluster.refresh_from_db()
     assert cluster.reachable
     assert not Transition.objects.filter(type="Object").exists()
+
+
+def test_watches_that_are_alike_are_saved_in_one_statement(synced: Cluster) -> None:
+    rows = positions.watch_rows_of(synced)
+    watches = positions.make_plan(client_for(synced).discover(), rows).watches
+    for watch in watches.values():
+        watch.mark_started()
+        watch.mark_opened(100.0)
+    failed = watches["PlatformOperator"]
+    failed.mark_ended(Unreachable("Can't reach it."), 100.1)
+    with CaptureQueriesContext(connection) as queries:
+        positions.save_watches(synced, list(watches.values()))
+    assert sum(query["sql"].startswith("UPDATE") for query in queries) == 2
+    assert watch_row().error == "Can't reach it."
+    working = ResourceWatch.objects.exclude(state="absent").exclude(error=failed.error)
+    assert set(working.values_list("watches", "state", "error")) == {(2, "watching", "")}
+    assert {watch.watches for watch in watches.values()} == {0}
 
 
 def test_what_happens_in_the_cluster_comes_into_the_rows(sandbox: Sandbox, synced: Cluster) -> None:
