@@ -45,6 +45,9 @@ AGAIN_SECONDS = 3.0
 CLAIM_SECONDS = 90
 EARLY_SECONDS = 1.0  # an attempt may be claimed this much before its time: clocks differ
 PASS_LEASE_SECONDS = 60
+# In which another watcher takes over the clusters of one that was killed. Full passes over all of
+# them at that moment would keep the machine busy, and the rows of the clusters locked.
+TAKE_OVER_SECONDS = 15
 # A failure that is older than the action counts only after this: clocks differ.
 STALE_FAILURE = timedelta(seconds=60)
 CSV = CLUSTER_SERVICE_VERSIONS.kind
@@ -150,9 +153,9 @@ def _refresh(cluster: Cluster) -> bool:
     """Syncs a cluster that nobody watches; returns whether the rows are current.
 
     Under a watch they are current within seconds, but at no known moment. False, too, while another
-    worker syncs the cluster, and if it does not answer.
+    worker takes the watch over or syncs the cluster, and if it does not answer.
     """
-    if is_held(cluster_lease(cluster.pk)):
+    if is_held(cluster_lease(cluster.pk), lost_for=TAKE_OVER_SECONDS):
         return False
     with lease(pass_lease(cluster.pk), PASS_LEASE_SECONDS) as held:
         if held is None:

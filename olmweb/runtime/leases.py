@@ -74,9 +74,10 @@ def release(held: Held) -> None:
     Lease.objects.filter(name=held.name, owner=held.owner).update(owner="", expires_at=_LONG_AGO)
 
 
-def is_held(name: str) -> bool:
-    """Whether a worker holds the lease now."""
-    return Lease.objects.filter(name=name, expires_at__gt=Now()).exists()
+def is_held(name: str, *, lost_for: int = 0) -> bool:
+    """Whether a worker holds the lease now, or lost it in the last `lost_for` seconds, as one that
+    was killed. A released lease is not lost."""
+    return Lease.objects.filter(name=name, expires_at__gt=_in(-lost_for)).exists()
 
 
 def held_names(prefix: str) -> set[str]:

@@ -1,10 +1,12 @@
 """Actions on a cluster that a worker watches: their rows move by themselves, no pass is made."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 
 from installs.actions import follow
 from installs.actions.record import request
@@ -13,8 +15,8 @@ from installs.models import Action, Operator
 from installs.state.full_sync import sync_cluster
 from installs.state.watch.scheduling import cluster_lease
 from olmweb.kube.errors import Unreachable
-from olmweb.models import Cluster
-from olmweb.runtime.leases import lease
+from olmweb.models import Cluster, Lease
+from olmweb.runtime.leases import acquire, lease
 from olmweb.sandbox.cluster import Sandbox
 from tests.installs.actions import test_actions_followed
 from tests.installs.actions.test_actions_followed import GOOD, ask, carry_out
@@ -60,6 +62,25 @@ def test_an_install_is_followed_by_the_rows_alone(
     action = in_pauses(ask(watched, olivia), watch, 20)
     assert (action.state, action.outcome) == ("succeeded", f"{GOOD} is installed.")
     assert set(seen[::2]) == {0}, "only the watch itself listed"
+
+
+@pytest.mark.parametrize(("seconds", "is_read"), [(5, False), (20, True)])
+def test_a_cluster_whose_watcher_was_killed_is_left_to_the_next_watcher_for_a_while(
+    sandbox: Sandbox,
+    cluster: Cluster,
+    olivia: User,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: int,
+    is_read: bool,
+) -> None:
+    monkeypatch.setattr(follow, "RUN_SECONDS", 0.0)
+    sync_cluster(cluster)
+    assert acquire(cluster_lease(cluster.pk), 1)
+    Lease.objects.update(expires_at=timezone.now() - timedelta(seconds=seconds))
+    before = lists(sandbox)
+    action = in_pauses(ask(cluster, olivia), lambda: None, 1)
+    assert action.state == "applied"
+    assert (lists(sandbox) > before) == is_read
 
 
 def test_an_object_that_the_watch_has_not_told_of_yet_is_not_taken_for_gone(
