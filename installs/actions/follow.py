@@ -37,7 +37,9 @@ from olmweb.runtime.leases import is_held, lease
 log = structlog.get_logger(__name__)
 
 ACTION_TIMEOUT = timedelta(minutes=15)  # to send an action, and again to follow it
-RUN_SECONDS = 20.0  # one run follows at most this long, and only while no other action waits
+# One run follows at most this long, and only while no other action waits: other tasks of the queue,
+# which give clusters to watchers and read for open pages, wait for a free slot.
+RUN_SECONDS = 5.0
 PAUSE_SECONDS = 1.5
 # More than twice EARLY_SECONDS: of two messages for an action, the second finds nothing to claim.
 AGAIN_SECONDS = 3.0
