@@ -200,7 +200,8 @@ def _route(
         if wanted is None or (released is not None and wanted(released.version)):
             route = (installed_bundle(operator), *target.hops)
             return route, [f"Upgrade path: {' to '.join(route)}."]
-    now = installed_bundle(operator) or "the installed version"
+    if not (now := installed_bundle(operator)):
+        return (), ["Nothing is installed yet; the change applies to the first installation."]
     return (), [f"No requested version is an upgrade of {now}; the version stays."]
 
 

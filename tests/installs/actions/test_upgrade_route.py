@@ -180,3 +180,13 @@ def test_an_upgrade_records_its_route(prod: Cluster, olivia: Any) -> None:
         action = record.request(plan_upgrade(operator, {"channel": "stable"}), olivia)
         assert (action.target, action.route) == (ROUTE[-1], route)
         Action.objects.update(state="succeeded")
+
+
+def test_before_the_first_installation_no_version_is_said_to_stay(prod: Cluster) -> None:
+    operator = subscribe(prod, "1.0.0", "1.5.0")
+    Component.objects.filter(kind="InstallPlan").delete()
+    operator.details |= {"installed_csv": ""}
+    operator.save()
+    plan = plan_upgrade(operator, {"channel": "stable"})
+    expected = "Nothing is installed yet; the change applies to the first installation."
+    assert expected in plan.consequences
