@@ -65,6 +65,10 @@ KINDS = (
     *("OperatorGroup", "OperatorCondition", "OLMConfig", "ClusterOperator", "Deployment"),
 )
 _ONLY_WITH_KIND = 4  # rank
+# Events of what makes pods, such as a ReplicaSet or a Job, with the answer of the API server.
+_POD_REFUSED = re.compile(
+    r"(?:Error creating|create Pod \S{1,253} in StatefulSet \S{1,253} failed error): "
+)
 # What a kind was called in earlier releases, which report the same messages. Texts about an object
 # of the former kind name that kind.
 _FORMER_KINDS = {"ClusterExtensionRevision": "ClusterObjectSet", "Catalog": "ClusterCatalog"}
@@ -339,6 +343,8 @@ def classify(
             text, kind=_FORMER_KINDS[kind], type=type, reason=reason, name=name, namespace=namespace
         )
         return _about_former_kind(finding, kind) if finding else None
+    if kind not in KINDS and _POD_REFUSED.match(text):
+        kind = "Deployment"
     subject = {"kind": kind, "name": name, "namespace": namespace}
     names = {key: value for key, value in subject.items() if value}
     notice = text and reason not in _NOT_DEPRECATED and not text.startswith(_UNCHECKED)
