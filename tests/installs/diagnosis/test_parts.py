@@ -57,6 +57,10 @@ def test_errors_of_a_list_that_are_not_alike_are_told_by_how_errors_begin() -> N
         "Unauthorized",
         "failed to do z: w, v",
     ]
+    refused = 'admission webhook "x" denied the request: '
+    path = 'bundle.spec.source.configmaps[0].path is invalid: "../x" is outside bundle root'
+    name = 'bundle.spec.source.configmaps[1].configmap.name is invalid: configmap "b" is mutable'
+    assert errors_of(f"{refused}[{path}, {name}]") == [refused + path, refused + name]
 
 
 def test_the_error_of_the_upgrade_comes_before_those_of_the_way_back() -> None:
