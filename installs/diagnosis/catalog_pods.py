@@ -25,6 +25,7 @@ _KILLED = "ended with OOMKilled"
 # The Deployment in every release, whatever its namespace: olmv1-system, openshift-catalogd.
 CATALOGD = "catalogd-controller-manager"
 FAILING = "catalog pod "  # how the line about a pod that does not run begins
+RESTARTED = "several"  # times, of a pod of which only a message is known
 
 
 def catalog_pod_line(source: Observation) -> str:
@@ -82,14 +83,12 @@ def catalogd_line(catalogd: Mapping[str, Any]) -> str:
 
 
 def line_of_reason(kind: str, namespace: str, name: str, reason: str, message: str) -> str:
-    """What the knowledge base reads of the reason of a pod, that of a catalog for a CatalogSource;
-    the message itself for other kinds and reasons."""
-    if class_of("Pod", WAITING, "", reason) is State.UNKNOWN:
+    """What the knowledge base reads of the reason of a catalog's pod for a CatalogSource; the
+    message itself for other kinds and reasons."""
+    if kind != "CatalogSource" or class_of("Pod", WAITING, "", reason) is State.UNKNOWN:
         return message
-    pod = {"name": name if kind == "Pod" else "", "reason": reason, "message": message}
-    if kind == "CatalogSource":
-        return f"{FAILING}{_words(namespace or '?', pod)}"
-    return f"{reason}: {message}" if kind == "Pod" else message
+    place = f"{namespace or '?'}/?"
+    return f"{FAILING}{place}: {reason}: {message} ({RESTARTED} restarts)"
 
 
 def _words(namespace: str, pod: Mapping[str, Any]) -> str:

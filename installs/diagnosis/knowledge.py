@@ -48,7 +48,7 @@ STAGES = {
         *("install_releases", "install_extensions", "install_v0"),
         *("csv_groups", "csv_requirements", "install_csv"),
     ),
-    "runtime": ("runtime", "runtime_pods", "notes"),
+    "runtime": ("runtime", "runtime_events", "runtime_pods", "notes"),
     "normal": ("normal",),
 }
 # Refusals of the API server: any controller may pass them on about any object, so that they come

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from installs.diagnosis.catalog_pods import line_of_reason
 from installs.diagnosis.knowledge import Finding, classify, fingerprint, knowledge
+from installs.diagnosis.pod_events import read_pod_message
 from installs.diagnosis.remedies import is_command, plain_remedy
 from installs.diagnosis.states import STATES, meanings
 
@@ -60,8 +60,7 @@ class Command(BaseCommand):
         text = (sys.stdin.read() if given == "-" else given).strip()
         if not text and not reason:
             raise CommandError("There is no message; give it as TEXT, or on standard input with -.")
-        message = line_of_reason(kind, subject["namespace"], subject["name"], reason, text)
-        finding = classify(message or reason, kind=kind, type=type_, reason=reason, **subject)
+        finding = _finding(kind, type_, reason, text, **subject)
         meant = _meaning(kind, type_, reason)
         if options["json"]:
             self.stdout.write(json.dumps({**_as_json(finding), "meaning": meant}))
@@ -89,9 +88,22 @@ def _explain_line(line: str, number: int) -> dict[str, Any]:
     kind, type_, reason, message = (
         str(asked.get(name) or "") for name in ("kind", "type", "reason", "message")
     )
-    line = line_of_reason(kind, "", "", reason, message)
-    finding = classify(line or reason, kind=kind, type=type_, reason=reason)
+    finding = _finding(kind, type_, reason, message)
     return {**_as_json(finding), "meaning": _meaning(kind, type_, reason)}
+
+
+def _finding(
+    kind: str, type_: str, reason: str, message: str, *, namespace: str = "", name: str = ""
+) -> Finding | None:
+    read = read_pod_message(kind, namespace, name, reason, message)
+    return classify(
+        read.line or reason,
+        kind=read.kind,
+        type=type_,
+        reason=reason,
+        namespace=read.namespace,
+        name=read.name,
+    )
 
 
 def _meaning(kind: str, type_: str, reason: str) -> list[str]:

@@ -1,0 +1,89 @@
+"""What the knowledge base reads of a message about a pod, whoever wrote it: a status or an Event.
+Pure."""
+
+import re
+from typing import NamedTuple
+
+from installs.diagnosis.catalog_pods import FAILING, RESTARTED, line_of_reason
+
+# Reason of an Event -> reason in the status of a pod that means the same.
+_AS_IN_STATUS = {
+    "FailedScheduling": "Unschedulable",
+    "Preempted": "Preempting",
+    "OOMKilling": "OOMKilled",
+    "InspectFailed": "ImageInspectError",
+    "FailedPostStartHook": "PostStartHookError",
+    "FailedPreStopHook": "PreStartHookError",
+    "TaintManagerEviction": "DeletionByTaintManager",
+}
+# The Events with these reasons say in their message what has failed.
+_BY_MESSAGE = {
+    "BackOff": (
+        ("Back-off restarting failed container", "CrashLoopBackOff"),
+        ("Back-off pulling image", "ImagePullBackOff"),
+    ),
+    "Failed": (
+        ("Failed to pull image", "ErrImagePull"),
+        ("Error: ErrImageNeverPull", "ErrImageNeverPull"),
+        ("Error: ErrImagePull", "ErrImagePull"),
+        ("Error: ImagePullBackOff", "ImagePullBackOff"),
+        ("Error: secret ", "CreateContainerConfigError"),
+        ("Error: configmap ", "CreateContainerConfigError"),
+        ("Error: couldn't find key", "CreateContainerConfigError"),
+        ("Error: container has runAsNonRoot", "CreateContainerConfigError"),
+        ("Error: container's runAsUser", "CreateContainerConfigError"),
+        ("Error: failed to prepare subPath", "CreateContainerConfigError"),
+        ("Error: failed to sync ", "CreateContainerConfigError"),
+        ("Error: ", "CreateContainerError"),
+    ),
+    "InspectFailed": (("Failed to apply default image tag", "InvalidImageName"),),
+}
+_WORDS_OF_EVENT = re.compile(r"^Error: (?=\S)")
+# Only the pod of a catalog has containers of these names (reconciler.go and configmap.go of OLM),
+# and only opm serve and copy-content of OLM write these words.
+_CATALOG_CONTAINER = re.compile(
+    r"container(?:=|: | )"
+    r"(?P<container>(?:configmap-)?registry-server|extract-(?:content|utilities))\b"
+)
+_CATALOG_PROGRAM = re.compile(
+    r"copy-content\b|/extracted-catalog/|integrity check failed: |cache requires rebuild: "
+    r"|failed to (?:load or rebuild|rebuild|load) cache: "
+)
+_POD = re.compile(r'\bpod(?:=|: | )"?(?P<name>[\w.-]{1,253})_(?P<namespace>[\w-]{1,63})\(')
+
+
+class PodMessage(NamedTuple):
+    """A message as the knowledge base reads it: the object that it is about, and its line."""
+
+    kind: str
+    namespace: str
+    name: str
+    line: str
+
+
+def read_pod_message(kind: str, namespace: str, name: str, reason: str, message: str) -> PodMessage:
+    """The message itself for other kinds. A message that only the pod of a catalog can have is
+    about the CatalogSource, which has the settings of that pod."""
+    if kind != "Pod":
+        line = line_of_reason(kind, namespace, name, reason, message)
+        return PodMessage(kind, namespace, name, line)
+    reason, message = _as_in_status(reason, message)
+    container = _CATALOG_CONTAINER.search(message)
+    if not reason or not (container or _CATALOG_PROGRAM.search(message)):
+        return PodMessage(kind, namespace, name, f"{reason}: {message}" if reason else message)
+    pod = _POD.search(message)
+    namespace, name = (pod["namespace"], pod["name"]) if pod else (namespace, name)
+    place = f"{namespace or '?'}/{name or '?'}" + (
+        f" container {container[1]}" if container else ""
+    )
+    line = f"{FAILING}{place}: {reason}: {message.strip()} ({RESTARTED} restarts)"
+    # OLM names the pod after the CatalogSource, with a random end.
+    return PodMessage("CatalogSource", namespace, name.rpartition("-")[0], line)
+
+
+def _as_in_status(reason: str, message: str) -> tuple[str, str]:
+    """The reason and the message of an Event as the status of the pod has them."""
+    for begin, named in _BY_MESSAGE.get(reason, ()):
+        if message.startswith(begin):
+            return named, _WORDS_OF_EVENT.sub("", message)
+    return _AS_IN_STATUS.get(reason, reason), message

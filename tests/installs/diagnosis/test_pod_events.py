@@ -1,0 +1,71 @@
+"""What the knowledge base reads of a message about a pod."""
+
+import pytest
+
+from installs.diagnosis.pod_events import read_pod_message
+
+CATALOG_POD = 'pod: "lab-catalog-7xk2p_olm(3f0e)"'
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "line"),
+    [
+        ("FailedScheduling", "0/3 nodes are available", "Unschedulable: 0/3 nodes are available"),
+        ("Failed", 'Failed to pull image "x": no', 'ErrImagePull: Failed to pull image "x": no'),
+        (
+            "Failed",
+            'Error: secret "a" not found',
+            'CreateContainerConfigError: secret "a" not found',
+        ),
+        ("BackOff", 'Back-off pulling image "x"', 'ImagePullBackOff: Back-off pulling image "x"'),
+        ("FailedMount", "no volume", "FailedMount: no volume"),
+        ("", "no reason", "no reason"),
+    ],
+)
+def test_an_event_of_a_pod_is_read_as_the_status_of_the_pod(
+    reason: str, message: str, line: str
+) -> None:
+    assert read_pod_message("Pod", "shop", "etcd-7d9f8", reason, message).line == line
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "container"),
+    [
+        (
+            "CrashLoopBackOff",
+            "back-off 5m0s restarting failed container=registry-server "
+            "pod=lab-catalog-7xk2p_olm(3f0e)",
+            "registry-server",
+        ),
+        (
+            "BackOff",
+            "Back-off restarting failed container extract-content in pod "
+            "lab-catalog-7xk2p_olm(3f0e)",
+            "extract-content",
+        ),
+        (
+            "CreateContainerConfigError",
+            f"container has runAsNonRoot and image will run as root ({CATALOG_POD}, "
+            "container: registry-server)",
+            "registry-server",
+        ),
+    ],
+)
+def test_a_message_of_the_pod_of_a_catalog_is_about_the_catalog(
+    reason: str, message: str, container: str
+) -> None:
+    read = read_pod_message("Pod", "", "", reason, message)
+
+    assert (read.kind, read.namespace, read.name) == ("CatalogSource", "olm", "lab-catalog")
+    assert read.line.startswith(f"catalog pod olm/lab-catalog-7xk2p container {container}: ")
+
+
+def test_what_the_programs_of_a_catalog_write_is_about_the_catalog() -> None:
+    words = "failed to copy /configs to /extracted-catalog/catalog: lstat /configs: no such file"
+    assert read_pod_message("Pod", "", "", "Error", words).kind == "CatalogSource"
+    assert read_pod_message("Pod", "", "", "Error", "no such file").kind == "Pod"
+
+
+def test_messages_of_other_kinds_stay_as_they_are() -> None:
+    read = read_pod_message("Subscription", "shop", "etcd", "Failed", "Error: secret gone")
+    assert read == ("Subscription", "shop", "etcd", "Error: secret gone")
