@@ -39,6 +39,9 @@ _BY_MESSAGE = {
     "InspectFailed": (("Failed to apply default image tag", "InvalidImageName"),),
 }
 _WORDS_OF_EVENT = re.compile(r"^Error: (?=\S)")
+# How the Event of what makes a pod begins, and the kind with whose name the knowledge base has it.
+_REFUSED_POD = "Error creating: "
+_CONTROLLED_BY = {"ReplicaSet": "Deployment", "Job": "InstallPlan"}
 # Only the pod of a catalog has containers of these names (reconciler.go and configmap.go of OLM),
 # and only opm serve and copy-content of OLM write these words.
 _CATALOG_CONTAINER = re.compile(
@@ -64,6 +67,9 @@ class PodMessage(NamedTuple):
 def read_pod_message(kind: str, namespace: str, name: str, reason: str, message: str) -> PodMessage:
     """The message itself for other kinds. A message that only the pod of a catalog can have is
     about the CatalogSource, which has the settings of that pod."""
+    if reason == "FailedCreate" and message.startswith(_REFUSED_POD):
+        kind = _CONTROLLED_BY.get(kind, kind)
+        message = message.removeprefix(_REFUSED_POD)
     if kind != "Pod":
         line = line_of_reason(kind, namespace, name, reason, message)
         return PodMessage(kind, namespace, name, line)

@@ -69,3 +69,10 @@ def test_what_the_programs_of_a_catalog_write_is_about_the_catalog() -> None:
 def test_messages_of_other_kinds_stay_as_they_are() -> None:
     read = read_pod_message("Subscription", "shop", "etcd", "Failed", "Error: secret gone")
     assert read == ("Subscription", "shop", "etcd", "Error: secret gone")
+
+
+def test_an_event_of_a_pod_that_was_refused_is_read_without_its_first_words() -> None:
+    refused = "Error creating: pods is forbidden"
+    read = read_pod_message("ReplicaSet", "shop", "etcd", "FailedCreate", refused)
+    assert read == ("Deployment", "shop", "etcd", "pods is forbidden")
+    assert read_pod_message("Job", "shop", "a", "FailedCreate", refused).line == "pods is forbidden"
