@@ -57,6 +57,7 @@ REPLACED = {
     "CRDs that will block an upgrade<": "CRDs with stale storedVersions",
     "this installer": "the name of the controller",
     "Retrying alone": "Retrying won't fix this",
+    "Retrying does not help": "Retrying won't fix this",
     "Objects owned by another release": "Resource conflict: owned by another operator",
     "Catalog pod does not answer": "CatalogSource unhealthy: registry pod not responding",
     "crashes again and again": "Operator pod in CrashLoopBackOff",

@@ -60,7 +60,7 @@ TAKEN_IN = {
 }
 # Notes that say that a retry changes nothing, and those that say no more than that there is one.
 STAYS = re.compile(
-    r"same (?:result|answer)|result stays the same|does not help"
+    r"same (?:result|answer)|result stays the same|won.t fix this"
     r"|(?:stays like this|fails) (?:until|while)|^\S+(?: controller)? waits until"
 )
 RETRIED = re.compile(r"\b(?:retries|tries again|is tried again) automatically\.")

@@ -158,7 +158,7 @@ def test_approving_is_told_before_it_is_done(reader: Client, prod: Cluster) -> N
     )
     assert "Install progress" in page.text
     assert "waits here" in page.text
-    assert "Retrying does not help" not in page.text
+    assert "Retrying won't fix this" not in page.text
 
 
 def test_an_upgrade_is_offered_beside_the_approval_of_one_only(
