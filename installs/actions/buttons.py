@@ -26,7 +26,15 @@ from installs.actions.objects import WRITTEN, full_name
 from installs.actions.plan import paths_of, read_catalog_sources
 from installs.methods import METHODS
 from installs.models import AccessAnswer, Action, Operator
-from olmweb.accounts.roles import ACT, NOT_AN_OPERATOR, AnyUser, impersonation_for, may_act
+from olmweb.accounts.roles import (
+    ACT,
+    ASK,
+    NOT_AN_OPERATOR,
+    AnyUser,
+    impersonation_for,
+    may,
+    may_act,
+)
 from olmweb.clusters import client_for
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
@@ -51,10 +59,12 @@ ROW_VERBS = tuple(
 @dataclass(frozen=True, slots=True)
 class InstallOffer:
     """Whether packages of a catalog can be installed. `hindrance` is a sentence that holds for
-    everybody, `role_reason` one about the user's role, `refused` the cluster's answer."""
+    everybody, `role_reason` one about the user's role, who `may_request` it all the same, `refused`
+    the cluster's answer."""
 
     hindrance: str = ""
     role_reason: str = ""
+    may_request: bool = False
     refused: AccessAnswer | None = None
 
 
@@ -70,7 +80,7 @@ def install_offer(user: AnyUser, catalog: Catalog, clusters: Sequence[Cluster]) 
             return InstallOffer(
                 "This catalog belongs to no cluster, so no cluster can install from it."
             )
-        return InstallOffer(role_reason=_role_reason(user))
+        return _offer_by_role(user)
     name = catalog.cluster.name
     if catalog.state == Catalog.State.DISABLED:
         return InstallOffer(f"Catalog {catalog.slug} is disabled on cluster {name}.")
@@ -83,14 +93,18 @@ def install_offer(user: AnyUser, catalog: Catalog, clusters: Sequence[Cluster]) 
         {str(path): rights_of(Action.Verb.INSTALL, path) for path in paths},
     )
     if len(refused) < len(paths):
-        return InstallOffer(role_reason=_role_reason(user))
+        return _offer_by_role(user)
     return InstallOffer(refused=refused[paths[0]])
 
 
-def _role_reason(user: AnyUser) -> str:
-    if isinstance(user, User) and not user.has_perm(ACT):
-        return f"{NOT_AN_OPERATOR}; an operator decides."
-    return ""
+def _offer_by_role(user: AnyUser) -> InstallOffer:
+    if not isinstance(user, User) or user.has_perm(ACT):
+        return InstallOffer()
+    if may(user, ASK):
+        return InstallOffer(
+            role_reason=f"{NOT_AN_OPERATOR}; an operator decides.", may_request=True
+        )
+    return InstallOffer(role_reason=may_act(user)[1])
 
 
 def path_refusal(user: AnyUser, cluster: Cluster, path: str, namespace: str) -> AccessAnswer | None:

@@ -7,7 +7,7 @@ user who approved it.
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from django.contrib.auth.models import AnonymousUser, User
@@ -99,6 +99,13 @@ def plan_for(
     return plan
 
 
+class Submitted(NamedTuple):
+    """A request, and whether it is a new one."""
+
+    request: InstallRequest
+    created: bool
+
+
 def submit(
     cluster: Cluster,
     package: Package,
@@ -110,8 +117,8 @@ def submit(
     service_account: str = "",
     config: Mapping[str, Any] | None = None,
     reason: str,
-) -> InstallRequest:
-    """Records the request, or returns the user's equal request that waits.
+) -> Submitted:
+    """Records the request, or returns the user's equal request that waits, with its own reason.
 
     A rule without approval that pins all of it approves it at once, as the user who saved the rule;
     if the cluster or the permissions of that user are against it, the request waits, with the
@@ -163,7 +170,7 @@ def submit(
     if created:
         log.info("install requested", request=request.pk, package=package.name, version=version)
         approve_by_rules(request, plan, package.catalog, rules)
-    return request
+    return Submitted(request, created)
 
 
 def withdraw(pk: int, user: AnyUser) -> InstallRequest:
@@ -198,18 +205,8 @@ def matching_rules(cluster: Cluster, path: str, package: str, version: str) -> l
     An allow-list without rules permits everything. Raises OlmwebError (403) if it has rules and
     none matches.
     """
-    rules = list(
-        AllowRule.objects.select_related("saved_by__oidc_identity").order_by(
-            "-without_approval", "id"
-        )
-    )
-    matching = [
-        rule
-        for rule in rules
-        if rule.cluster_id in (None, cluster.pk)
-        and rule.path in ("", path)
-        and matches(rule, package, version)
-    ]
+    rules = _allow_list()
+    matching = [rule for rule in rules if _permits(rule, cluster, path, package, version)]
     if rules and not matching:
         raise OlmwebError(
             f"{package} {version} is not on the allow-list, so it can't be requested.",
@@ -219,6 +216,32 @@ def matching_rules(cluster: Cluster, path: str, package: str, version: str) -> l
             "add it.",
         )
     return matching
+
+
+def permits_any(
+    cluster: Cluster, paths: Sequence[str], package: str, versions: Sequence[str]
+) -> bool:
+    """Whether the allow-list permits any of the versions by any of the install methods."""
+    rules = _allow_list()
+    return not rules or any(
+        _permits(rule, cluster, path, package, version)
+        for rule in rules
+        for path in paths
+        for version in versions
+    )
+
+
+def _allow_list() -> list[AllowRule]:
+    rules = AllowRule.objects.select_related("saved_by__oidc_identity")
+    return list(rules.order_by("-without_approval", "id"))
+
+
+def _permits(rule: AllowRule, cluster: Cluster, path: str, package: str, version: str) -> bool:
+    return (
+        rule.cluster_id in (None, cluster.pk)
+        and rule.path in ("", path)
+        and matches(rule, package, version)
+    )
 
 
 # --- deciding -----------------------------------------------------------------------------------

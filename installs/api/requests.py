@@ -107,17 +107,17 @@ def get_request(request: HttpRequest, id: int) -> HttpResponseBase:
     return answer_one(request, (row,), lambda: row)
 
 
-@router.post("/requests", response={201: InstallRequestRow})
+@router.post("/requests", response={200: InstallRequestRow, 201: InstallRequestRow})
 def create_request(request: HttpRequest, body: InstallRequestBody) -> HttpResponseBase:
     """Asks for an installation that an operator or admin decides on.
 
-    201 with the request; the same request that still waits is returned again. A rule without
-    approval may have approved it already. Needs a token with the scope act.
+    201 with the request. 200 with your earlier one, and its own reason, if the same request still
+    waits. A rule without approval may have approved it already. Needs a token with the scope act.
     """
     require_scope(request)
     install_requests.require_requester(request.user)
     cluster = get_cluster(body.cluster)
-    made = install_requests.submit(
+    submitted = install_requests.submit(
         cluster,
         find_package(cluster, body.package, body.catalog, body.method),
         request.user,
@@ -128,9 +128,10 @@ def create_request(request: HttpRequest, body: InstallRequestBody) -> HttpRespon
         config=body.config,
         reason=body.reason,
     )
-    response = json_response(request_row(made))
-    response.status_code = 201
-    response["Location"] = reverse("api:get_request", args=[made.pk])
+    response = json_response(request_row(submitted.request))
+    if submitted.created:
+        response.status_code = 201
+    response["Location"] = reverse("api:get_request", args=[submitted.request.pk])
     return response
 
 

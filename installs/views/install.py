@@ -6,6 +6,7 @@ place.
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
@@ -39,10 +40,11 @@ from installs.views.forms import (
     show_form,
     targets_of,
 )
-from olmweb.accounts.roles import person, sign_in_required
+from olmweb.accounts.roles import ASK, may, person, sign_in_required
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.forms import ValueField
+from olmweb.web.pages import render_page
 
 NOWHERE = OlmwebError(
     "No cluster here can install from this catalog, so there is nowhere to install this.",
@@ -55,6 +57,8 @@ NOWHERE = OlmwebError(
 # Of the cluster, in the list of suggestions: 10 kB.
 NAMESPACES_LISTED = 200
 PLATFORM_PREFIXES = ("kube-", "openshift-")
+# The values that a request has as well.
+REQUESTED = ("cluster", "path", "version", "namespace", "service_account")
 
 
 class InstallForm(ModeForm, ConfigurationForm):
@@ -78,9 +82,27 @@ class InstallForm(ModeForm, ConfigurationForm):
         return values
 
 
+def _refused(
+    request: HttpRequest, error: OlmwebError, cluster: str, catalog: str, package: str
+) -> HttpResponse:
+    """For people who may not install: the reason, and the form that requests the installation if
+    they may send that."""
+    package_row = get_package(cluster, catalog, package)
+    form = InstallForm(request.POST if request.method == "POST" else request.GET)
+    values = {name: form.cleaned_data[name] for name in REQUESTED if form.cleaned_data[name]}
+    context = {
+        "package": package_row,
+        "error": error,
+        "may_request": may(request.user, ASK),
+        "of_request": f"?{urlencode(values)}" if values else "",
+    }
+    page = "installs/install_refused.html"
+    return render_page(request, page, context, partial="", status=error.status)
+
+
 @never_cache
 @require_http_methods(METHODS)
-@sign_in_required(check=person)
+@sign_in_required(check=person, refused=_refused)
 def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     """The form, the review with a dry run, the confirmation."""
     package_row = get_package(cluster, catalog, package)

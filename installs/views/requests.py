@@ -49,6 +49,10 @@ from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
 
 VERSIONS_SHOWN = 200
+ALREADY_REQUESTED = (
+    "You have already requested this, and it waits for a decision: this is your earlier request, "
+    "with its reason. To change it, withdraw it and request the installation again."
+)
 ASKED = ("path", "version", "namespace", "service_account", "reason")
 
 
@@ -105,27 +109,41 @@ def ask(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpR
     }
     if request.method != "POST":
         if target is not None:
-            context["refusal"] = _outside_allow_list(target, package_row, context["chosen"])
+            context |= _outside_allow_list(target, package_row, context)
         return render(request, "installs/request_new.html", context)
     try:
-        made = _ask(request, target, package_row, context["chosen"], form.cleaned_data)
+        submitted = _ask(request, target, package_row, context["chosen"], form.cleaned_data)
     except OlmwebError as error:
         form.refuse(error.fields)
         context["refusal"] = error
         status = error.status if error.status == 403 else UNPROCESSABLE
         return render(request, "installs/request_new.html", context, status=status)
-    return redirect("installs:request", made.pk)
+    if not submitted.created:
+        messages.info(request, ALREADY_REQUESTED)
+    return redirect("installs:request", submitted.request.pk)
 
 
 def _outside_allow_list(
-    target: Cluster, package: Package, chosen: dict[str, Any]
-) -> OlmwebError | None:
-    """What the form would be refused with as it begins, so that nobody fills it in for nothing."""
+    target: Cluster, package: Package, context: dict[str, Any]
+) -> dict[str, Any]:
+    """What the form would be refused with as it begins, so that nobody fills it in for nothing, and
+    whether any other version or install method of the form can be requested."""
+    chosen, paths, versions = context["chosen"], context["paths"], context["versions"]
     try:
         install_requests.matching_rules(target, chosen["path"], package.name, chosen["version"])
     except OlmwebError as error:
-        return error
-    return None
+        if install_requests.permits_any(target, paths, package.name, versions):
+            return {"refusal": error}
+        return {
+            "refusal": OlmwebError(
+                f"{package.name} is not on the allow-list, so it can't be requested.",
+                code="not-allowed",
+                status=403,
+                hint="Ask an administrator of OLM Web to add it.",
+            ),
+            "nothing_permitted": True,
+        }
+    return {}
 
 
 def _best(rows: InstallRows | None) -> str:
@@ -139,7 +157,7 @@ def _ask(
     package: Package,
     chosen: dict[str, Any],
     values: dict[str, str],
-) -> InstallRequest:
+) -> install_requests.Submitted:
     if target is None:
         raise BadRequest("No cluster here can install from this catalog.", code="not-served")
     try:

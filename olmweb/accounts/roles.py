@@ -196,12 +196,14 @@ def sign_in_required(
     check: Callable[[AnyUser], object] | None = None,
     methods: tuple[str, ...] = (),
     return_to: str = "",
+    refused: View | None = None,
 ) -> Callable[[View], View]:
     """Sends visitors without a session to the sign-in page, which leads back to the view.
 
-    `check` raises OlmwebError for a person who may not use the view. `methods` limits both to these
-    HTTP methods. `return_to` names the route, with the view's own arguments, to lead back to where
-    the view answers POST alone.
+    `check` raises OlmwebError for a person who may not use the view; `refused`, which is given that
+    error, answers them in place of the error page. `methods` limits all this to these HTTP methods.
+    `return_to` names the route, with the view's own arguments, to lead back to where the view
+    answers POST alone.
     """
 
     def decorate(view: View) -> View:
@@ -212,8 +214,13 @@ def sign_in_required(
             if not request.user.is_authenticated:
                 address = reverse(return_to, kwargs=kwargs) if return_to else None
                 return redirect_to_login(address or request.get_full_path())
-            if check is not None:
-                check(request.user)
+            try:
+                if check is not None:
+                    check(request.user)
+            except OlmwebError as error:
+                if refused is None:
+                    raise
+                return refused(request, error, **kwargs)
             return view(request, **kwargs)
 
         wrapped.required = check  # type: ignore[attr-defined]

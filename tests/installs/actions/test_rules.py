@@ -82,7 +82,7 @@ def ask(package: Package, user: User, path: str, **changed: str) -> InstallReque
         values["service_account"] = ACCOUNT
     return install_requests.submit(
         package.catalog.cluster, package, user, **values | changed
-    )  # fmt: skip
+    ).request
 
 
 def test_an_extension_that_a_rule_pins_is_carried_out_as_the_owner_of_the_rule(

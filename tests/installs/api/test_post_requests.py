@@ -30,7 +30,8 @@ def test_a_request_is_recorded_once_and_waits(bob: User) -> None:
     first, again = post(bob, "", ASKED), post(bob, "", ASKED)
     assert (first.status_code, first.json()["state"]) == (201, "waiting")
     assert first["Location"] == f"{URL}/{first.json()['id']}"
-    assert again.json()["id"] == first.json()["id"]
+    assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
+    assert again["Location"] == first["Location"]
     assert not Action.objects.exists()
 
 

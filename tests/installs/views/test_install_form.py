@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
 from catalogs.models import Bundle, Catalog, Package
@@ -64,6 +65,34 @@ def verdict(rule: str, path: str, **fields: Any) -> None:
 
 def hidden(content: str, name: str, value: str) -> bool:
     return f'<input type="hidden" name="{name}" value="{value}">' in content
+
+
+# -- without the role ------------------------------------------------------------------------------
+
+
+def test_a_viewer_who_opens_the_form_is_led_to_a_request(
+    package: Package, client: Client, bob: User
+) -> None:
+    client.force_login(bob)
+    response = client.get(f"{INSTALL}?path=ClusterExtension&version=1.0.0")
+    page = assert_page(response, 403)
+    assert "ask an administrator of OLM Web for the role operator" in page.text
+    assert f"{PACKAGE}/request?path=ClusterExtension&version=1.0.0" in page.links
+    assert "manifests" not in page.ids, "no form that could not be sent"
+    assert (
+        f"{PACKAGE}/request?path=Subscription"
+        in assert_page(client.post(INSTALL, {"path": "Subscription"}), 403).links
+    )
+
+
+def test_an_account_without_a_role_is_told_the_role_and_offered_no_request(
+    package: Package, client: Client
+) -> None:
+    client.force_login(User.objects.create_user("nobody", password="x"))
+    for address, status in ((INSTALL, 403), (PACKAGE, 200)):
+        page = assert_page(client.get(address), status)
+        assert "ask an administrator of OLM Web for the role operator" in page.text
+        assert "Request installation" not in page.text
 
 
 # -- from the package page -------------------------------------------------------------------------

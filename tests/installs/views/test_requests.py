@@ -13,7 +13,13 @@ from installs.models import Action, AllowRule, InstallRequest
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_catalog, make_cluster, make_operator, make_package
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_component,
+    make_operator,
+    make_package,
+)
 from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +55,7 @@ def oscar(db: None) -> User:
 def asked(prod: Cluster, package: Package, bob: User) -> InstallRequest:
     return install_requests.submit(
         prod, package, bob, path="PlatformOperator", version="1.1.0", reason="Team blue needs it"
-    )
+    ).request
 
 
 def signed_in(user: User) -> Client:
@@ -89,6 +95,16 @@ def test_asking_twice_is_asking_once(package: Package, bob: User) -> None:
     first, second = client.post(ASK, FORM), client.post(ASK, FORM)
     assert first["Location"] == second["Location"]
     assert InstallRequest.objects.count() == 1
+
+
+def test_a_repeated_request_says_that_it_was_made_before(package: Package, bob: User) -> None:
+    client = signed_in(bob)
+    said = "You have already requested this"
+    assert said not in assert_page(client.post(ASK, FORM, follow=True)).text
+    again = client.post(ASK, FORM | {"reason": "Team red needs it, too"}, follow=True)
+    page = assert_page(again)
+    assert said in page.text
+    assert "Team blue needs it" in page.text
 
 
 @pytest.mark.parametrize(
@@ -214,7 +230,7 @@ def test_nobody_but_an_admin_decides_their_own_request(
     for who, allowed in ((olivia, False), (alice, True)):
         made = install_requests.submit(
             prod, package, who, path="PlatformOperator", version="1.1.0", reason="mine"
-        )
+        ).request
         assert install_requests.may_decide(who, made)[0] is allowed
         client = signed_in(who)
         if not allowed:
@@ -247,6 +263,21 @@ def test_a_catalog_that_moved_on_stops_the_approval(asked: InstallRequest, olivi
     assert "no longer has etcd" in page.text
 
 
+def test_the_approver_of_a_subscription_is_told_of_the_second_approval(
+    prod: Cluster, bob: User, olivia: User
+) -> None:
+    prod.kinds = {"Subscription": {"state": "served", "version": "v1alpha1"}}
+    prod.save()
+    catalog = make_catalog(cluster=prod, name="market", source_kind="CatalogSource")
+    make_component(cluster=prod, kind="CatalogSource", name="market", namespace="olm")
+    package = make_package(name="grafana", catalog=catalog)
+    made = install_requests.submit(
+        prod, package, bob, path="Subscription", version="1.1.0", reason="mine"
+    ).request
+    page = assert_page(signed_in(olivia).get(page_of(made)))
+    assert "an InstallPlan for it that needs an approval of its own" in page.text
+
+
 # --- the allow-list ----------------------------------------------------------------------------
 
 
@@ -273,6 +304,8 @@ def test_while_there_are_rules_only_what_matches_one_may_be_asked_for(
     rule = AllowRule.objects.create(package="etcd", versions="<1.1")
     form = assert_page(signed_in(bob).get(ASK))
     assert "etcd 1.1.0 is not on the allow-list" in form.text, "before it is filled in"
+    assert "Choose another version" in form.text
+    assert "field-reason" in form.ids
     page = assert_page(signed_in(bob).post(ASK, FORM), 403)
     assert "etcd 1.1.0 is not on the allow-list" in page.text
     assert not InstallRequest.objects.exists()
@@ -280,6 +313,16 @@ def test_while_there_are_rules_only_what_matches_one_may_be_asked_for(
     rule.save()
     signed_in(bob).post(ASK, FORM)
     assert InstallRequest.objects.get().state == "waiting", "a rule only lets it be asked for"
+
+
+def test_there_is_no_form_for_a_package_that_is_not_on_the_allow_list(
+    package: Package, bob: User
+) -> None:
+    AllowRule.objects.create(package="other")
+    page = assert_page(signed_in(bob).get(ASK))
+    assert "etcd is not on the allow-list, so it can't be requested." in page.text
+    assert "field-reason" not in page.ids
+    assert "Back to etcd" in page.text
 
 
 def test_a_rule_from_before_rules_pinned_anything_leaves_the_request_waiting_with_the_reason(
