@@ -20,7 +20,7 @@ from installs.actions.plan_changes import installed_bundle
 from installs.facts.crd_schemas import schemas_of
 from installs.methods import ENFORCEMENTS, METHODS, InstallChoice
 from installs.methods.base import CrdOwner
-from installs.models import CRDState, Operator
+from installs.models import CRDState, Operator, crd_operator
 from installs.queries.leftovers import package_label
 from olmweb.kube.fields import Object, items, text
 from olmweb.models import Cluster
@@ -218,7 +218,7 @@ def _differences(operator: Operator, compared: Compared) -> tuple[CrdNote, ...]:
                 rows.append(CrdNote(name, note))
         owned = (state.owner_kind, state.owner_name)
         if owner and state.owner_name and owned != (owner.kind, owner.name):
-            note = f"It belongs to {state.owner_kind} {state.owner_name} on the cluster."
+            note = f"It belongs to {_owner_words(*owned)} on the cluster."
             rows.append(CrdNote(name, note))
     return tuple(rows)
 
@@ -260,6 +260,14 @@ def install_crd_safety(rows: InstallRows, choice: InstallChoice, target: str) ->
         owners=owners,
         component=_component(choice.method, checked=checked),
     )
+
+
+def _owner_words(kind: str, name: str) -> str:
+    operator = crd_operator(kind, "", name)
+    if operator is None:
+        return f"{kind} {name}"
+    where = f" in namespace {operator.namespace}" if operator.namespace else ""
+    return f"{operator.kind} {operator.name}{where}"
 
 
 def _other_owners(

@@ -42,8 +42,8 @@ class CrdChangeRow:
 class ComparedCrd:
     """A CRD of the new bundle that the other side has. `compared_with` is `nothing` while the
     schema of the cluster was not read; `complete` is false, too, for one that is nested deeper than
-    100 levels, below which nothing is compared. The owner is that of the cluster; its fields are
-    empty without one."""
+    100 levels, below which nothing is compared. The owner is the operator that owns it on the
+    cluster; `owner_name` is the package of a Subscription; the fields are empty without one."""
 
     name: str
     compared_with: ComparedWith
@@ -154,13 +154,14 @@ def changes_row(
 def _compared_crd(compared: Compared, name: str) -> ComparedCrd:
     side = BUNDLE if name in compared.before else CLUSTER if name in compared.read else NOTHING
     state = compared.states.get(name)
+    owner = state.operator if state else None
     return ComparedCrd(
         name,
         side,
         complete=side != NOTHING and name not in compared.too_deep,
-        owner_kind=state.owner_kind if state else "",
-        owner_namespace=state.owner_namespace if state else "",
-        owner_name=state.owner_name if state else "",
+        owner_kind=owner.kind if owner else "",
+        owner_namespace=owner.namespace if owner else "",
+        owner_name=owner.name if owner else "",
     )
 
 

@@ -123,10 +123,11 @@ class FindingCount:
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
-    """`operators` counts by health, `catalogs` and `watched_resources` by state; `clusteroperators`
-    counts how many exist, are available, progressing and degraded. `upgrades`: operators with
-    another version to take; `approvals`: operators whose InstallPlan waits; `crds`: all, and those
-    with a problem."""
+    """`operators` counts by health, `watched_resources` by state. `catalogs` are those of the
+    cluster by state: each ClusterCatalog and CatalogSource, also two with the same content.
+    `clusteroperators` counts how many exist, are available, progressing and degraded. `upgrades`:
+    operators with another version to take; `approvals`: operators whose InstallPlan waits; `crds`:
+    all, and those with a problem."""
 
     cluster: str
     version: str
@@ -249,8 +250,9 @@ class ClusterOperatorDetail(ClusterOperatorRow):
 
 @dataclass(frozen=True, slots=True)
 class CRDRow:
-    """A CustomResourceDefinition. `stored` are its storedVersions; `owner` is null when its labels
-    name nobody."""
+    """A CustomResourceDefinition. `stored` are its storedVersions. `owner` is the operator that its
+    labels name, whose `name` is the package if it is a Subscription; it is null when they name
+    nobody."""
 
     cluster: str
     name: str
@@ -583,13 +585,13 @@ def unknown_message_row(unknown: UnknownRow) -> UnknownMessageRow:
 
 def crd_row(row: CRDState) -> CRDRow:
     """`row` comes with its cluster."""
-    owner = ObjectRef(row.owner_kind, row.owner_namespace, row.owner_name)
+    owner = row.operator
     return fill(
         CRDRow,
         row,
         cluster=row.cluster.name,
         kind=row.served_kind,
-        owner=owner if row.owner_name else None,
+        owner=ObjectRef(owner.kind, owner.namespace, owner.name) if owner else None,
         finding=_finding_row(row.finding, crd_finding(row)),
     )
 

@@ -159,10 +159,11 @@ def _crds_here(
 
 
 def _owner(row: CRDState) -> str:
-    if not row.owner_name:
+    owner = row.operator
+    if owner is None:
         return ""
-    where = f"{row.owner_namespace}/" if row.owner_namespace else ""
-    return f"{row.owner_kind} {where}{row.owner_name}".strip()
+    where = f"{owner.namespace}/" if owner.namespace else ""
+    return f"{owner.kind} {where}{owner.name}".strip()
 
 
 def _warnings(row: CRDState, versions: dict[str, bool]) -> tuple[str, ...]:

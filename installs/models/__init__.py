@@ -26,5 +26,6 @@ from installs.models.state import Health as Health
 from installs.models.state import Observed as Observed
 from installs.models.state import Operator as Operator
 from installs.models.state import OperatorReference as OperatorReference
+from installs.models.state import crd_operator as crd_operator
 from installs.models.webhooks import WebhookDelivery as WebhookDelivery
 from installs.models.webhooks import WebhookReceiver as WebhookReceiver

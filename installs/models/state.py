@@ -1,5 +1,7 @@
 """Objects of clusters: operators, their components, CRDs, events, ClusterOperators."""
 
+from dataclasses import dataclass
+
 from django.db import models
 from django.utils import timezone
 
@@ -135,6 +137,25 @@ class OperatorReference(models.Model):
         return f"{self.kind} {self.namespace or '-'}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class CrdOperator:
+    """The operator that owns a CRD; `name` is a package when `kind` is Subscription."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+def crd_operator(kind: str, namespace: str, name: str) -> CrdOperator | None:
+    """From the labels of a CRD: other owners as they are labelled, None without a name."""
+    if kind == "Operator":  # OLM's own grouping, called PACKAGE.NAMESPACE
+        name, _, namespace = name.rpartition(".")
+        kind = "Subscription"
+    elif kind == "BundleDeployment":
+        kind, namespace = "PlatformOperator", ""
+    return CrdOperator(kind, namespace, name) if name else None
+
+
 class CRDState(Observed):
     """A CustomResourceDefinition: versions, owner, problem.
 
@@ -158,6 +179,10 @@ class CRDState(Observed):
         verbose_name = "CRD"
         ordering = ("cluster", "name")
         constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="crd_identity"),)
+
+    @property
+    def operator(self) -> CrdOperator | None:
+        return crd_operator(self.owner_kind, self.owner_namespace, self.owner_name)
 
 
 class CRDSchema(models.Model):

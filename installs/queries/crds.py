@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Case, IntegerField, QuerySet, TextField, Value, When
 from django.db.models.functions import Cast
 
+from catalogs.install_methods import InstallMethod
 from installs.diagnosis.knowledge import Finding, finding_for
 from installs.models import CRDState
 from installs.queries import narrow, search
@@ -89,12 +90,8 @@ def crd_finding(row: CRDState) -> Finding | None:
 
 def crd_row(row: CRDState) -> OwnedCRD:
     """The row of the page for one definition."""
-    kind, namespace, name = row.owner_kind, row.owner_namespace, row.owner_name
-    if kind == "Operator":  # OLM's own grouping, called PACKAGE.NAMESPACE
-        name, _, namespace = name.rpartition(".")
-        kind = "Subscription"
-    elif kind == "BundleDeployment" and name:
-        kind, namespace = "PlatformOperator", ""
-    elif kind != "ClusterExtension" or not name:
-        kind = ""
-    return OwnedCRD(row, crd_finding(row), name, kind, namespace)
+    owner = row.operator
+    if owner is None:
+        return OwnedCRD(row, crd_finding(row), "", "", "")
+    kind = owner.kind if owner.kind in tuple(InstallMethod) else ""
+    return OwnedCRD(row, crd_finding(row), owner.name, kind, owner.namespace)

@@ -133,7 +133,10 @@ def test_the_changes_from_the_crds_that_the_cluster_has(
     }  # fmt: skip
     owner = {"owner_kind": "Operator", "owner_name": "teapot.tea"}
     CRDState.objects.create(cluster=prod, name=CRD, stored=["v1", "v1beta1"], **owner)
-    crds = {"name": CRD, "owner_namespace": "", **owner}
+    crds = {
+        **{"name": CRD, "owner_kind": "Subscription"},
+        **{"owner_namespace": "tea", "owner_name": "teapot"},
+    }
     unread = answer().json()
     assert unread["crds"] == [{**crds, "compared_with": "nothing", "complete": False}]
     assert unread["changes"] == []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from installs.models import Component, Operator
+from installs.models import Component, CRDState, Operator
 from tests.factories import make_event, make_transition, make_watch
 from tests.worlds.rest import World
 from tests.worlds.rest_fixtures import Get
@@ -97,7 +97,18 @@ def test_a_cluster_has_its_watched_resources_and_the_rules_that_are_missing(
 
 def test_a_crd_tells_its_versions_its_owner_and_its_problem(world: World, get: Get) -> None:
     sound, broken = get("crds").json()["items"]
-    assert sound["owner"] == {"kind": "Operator", "namespace": "", "name": "etcd.apps"}
+    assert sound["owner"] == {"kind": "Subscription", "namespace": "apps", "name": "etcd"}
     assert (sound["kind"], sound["stored"], sound["finding"]) == ("=gear", ["v1"], None)
     assert broken["finding"]["id"] == "crd-stored-version-gone"
     assert broken["owner"] is None
+    crd = CRDState.objects.get(cluster=world.prod, name=broken["name"])
+    for kind, shown in (
+        ("BundleDeployment", "PlatformOperator"),
+        ("ClusterExtension", "ClusterExtension"),
+        ("Gardener", "Gardener"),
+    ):
+        crd.owner_kind, crd.owner_name = kind, "etcd"
+        crd.save()
+        crd.cluster.save()
+        owner = next(row for row in get("crds").json()["items"] if row["name"] == crd.name)["owner"]
+        assert owner == {"kind": shown, "namespace": "", "name": "etcd"}

@@ -243,7 +243,7 @@ def test_a_crd_of_the_cluster_that_is_not_that_of_the_bundle_is_said_to_differ(
     for note in (
         "The cluster defines v1, v1alpha1, the bundle v1, v1beta1.",
         "The cluster serves v1, the bundle v1, v1beta1.",
-        "It belongs to Operator teapot.tea on the cluster.",
+        "It belongs to Subscription teapot in namespace tea on the cluster.",
     ):
         assert f"{CRD} {note}" in page.text
     assert f"where the schema on the cluster was not read yet: {CRD}." in page.text
