@@ -35,6 +35,7 @@ _METADATA = frozenset(
 _ENDS_WITH_IPV4 = tuple(
     map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96", "::/96"))
 )
+_LOCALHOST = ipaddress.IPv4Address("127.0.0.1")
 _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 
 
@@ -188,6 +189,15 @@ def _check_literal(host: str, url: str, rules: Rules) -> None:
         trusted = any(name.startswith(f"{host}:") for name in rules.trusted)
         if _ours_alone(plain) or (rules.public_only and not trusted and not plain.is_global):
             raise refused(url, f"leads to {literal}, which may not be read")
+
+
+def check_host(parts: SplitResult, url: str) -> None:
+    """Refuses a URL whose host is this machine or a forbidden address, as a request does, but looks
+    up no name."""
+    host = parts.hostname or ""
+    literal = _LOCALHOST if host == "localhost" else _literal(host)
+    if literal is not None and _ours_alone(unwrapped(literal)):
+        raise refused(url, f"leads to {literal}, which may not be read")
 
 
 def _too_slow(host: str) -> Cut:

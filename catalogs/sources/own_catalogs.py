@@ -11,6 +11,7 @@ from django import forms
 from django.db import IntegrityError, transaction
 
 from catalogs.models import Catalog
+from catalogs.sources import guard
 from catalogs.sources.base import LIMITS, ContentSource, Limits, SourceError
 from catalogs.sources.file import path_source
 from catalogs.sources.http import url_source
@@ -71,12 +72,14 @@ def check_name(name: str) -> None:
 
 
 def check_source(kind: str, source: str) -> None:
-    """Raises SourceError for an invalid source of that kind."""
+    """Raises SourceError for an invalid source of that kind, and for a URL that no sync reads."""
     if len(source) > LONGEST_SOURCE:
         raise SourceError(
             f"The source is longer than {LONGEST_SOURCE:,} characters.", code="bad-source"
         )
     own_source(kind, source)
+    if kind == URL:
+        guard.check_host(guard.parse(source), source)
 
 
 def own_catalog(name: str, kind: str, source: str) -> Catalog:

@@ -9,6 +9,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from catalogs.models import Catalog, Package
+from catalogs.sources.base import SourceError
+from catalogs.sources.own_catalogs import own_catalog
 from catalogs.sync import progress
 from olmweb.models import AuditEvent
 from tests.factories import make_catalog, make_cluster, make_package
@@ -97,6 +99,22 @@ def test_bad_input_is_one_sentence_at_its_field(
     assert Catalog.objects.count() == 1
     requested.assert_not_called()
     assert events() == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1/index.json", "http://localhost:8080/", "http://[::ffff:169.254.169.254]/"],
+)
+def test_an_address_that_no_sync_reads_is_refused_before_it_is_saved(
+    admin: Client, requested: Mock, url: str
+) -> None:
+    page = assert_page(admin.post(NEW, VALUES | {"source_kind": "URL", "source": url}), 422)
+    assert "which may not be read" in page.text
+    assert "that is not one of this machine" in page.text
+    with pytest.raises(SourceError, match="which may not be read"):
+        own_catalog("community", "URL", url)
+    assert not Catalog.objects.exists()
+    requested.assert_not_called()
 
 
 def test_a_url_with_a_password_is_refused_and_its_token_is_not_recorded(admin: Client) -> None:
