@@ -152,8 +152,13 @@ class CatalogInspectionAdmin(ReadOnlyAdmin):
         "bytes_read": "bytes pulled",
         "waiting_for": "waits for",
     }
-    list_display = ("catalog", "enabled", "wanted", "inspected", "reused", "failed", "finished_at")
+    list_display = ("catalog", "on", "wanted", "inspected", "reused", "failed", "finished_at")
     list_select_related = ("catalog__cluster",)
+
+    @admin.display(description="enabled", boolean=True, ordering="enabled")
+    def on(self, row: CatalogInspection) -> bool:
+        """As stored, or as OLMWEB_INSPECT_CATALOGS says."""
+        return row.is_enabled
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request.user, INSPECT_ALL)

@@ -607,6 +607,12 @@ class CatalogInspection(models.Model):
         return f"inspection of {self.catalog}"
 
     @property
+    def is_enabled(self) -> bool:
+        """The stored choice, or that of OLMWEB_INSPECT_CATALOGS."""
+        default: bool = settings.INSPECT_CATALOGS
+        return default if self.enabled is None else self.enabled
+
+    @property
     def left(self) -> int:
         """The number of images that were not looked at."""
         failed: int = sum(self.failed.values())

@@ -53,7 +53,7 @@ Rows = CatalogInspection.objects
 def is_enabled(catalog: Catalog) -> bool:
     """Whether workers inspect the images of the catalog. Reads its CatalogInspection."""
     row = row_of(catalog)
-    return settings.INSPECT_CATALOGS if row is None or row.enabled is None else row.enabled
+    return settings.INSPECT_CATALOGS if row is None else row.is_enabled
 
 
 def row_of(catalog: Catalog) -> CatalogInspection | None:

@@ -100,6 +100,17 @@ def headings(page: str) -> list[tuple[str, list[str]]]:
     ]
 
 
+def test_an_inspection_without_a_choice_of_its_own_shows_that_of_the_setting(
+    signed_in: Client, settings: Any
+) -> None:
+    CatalogInspection.objects.update(enabled=None)
+    for default in (True, False):
+        settings.INSPECT_CATALOGS = default
+        page = signed_in.get(address(CatalogInspection, "changelist")).text
+        cell = page.partition('class="field-on"')[2].partition("</td>")[0]
+        assert f'alt="{default}"' in cell
+
+
 def test_the_index_has_the_groups_in_their_order_with_plain_names(signed_in: Client) -> None:
     page = signed_in.get("/admin/").text
     assert headings(page) == [
