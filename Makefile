@@ -24,7 +24,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "Python can't make a virtual environment here; on Debian: apt-get install python3-venv" >&2; exit 1; }
 
 $(VENV)/.app: requirements/app.txt | $(BIN)/python
-	@echo "Installing the locked requirements (requirements/app.txt)"
+	@echo "Installing the locked requirements (requirements/app.txt); this takes about a minute"
 	@$(PIP) install --no-compile --require-hashes -r requirements/app.txt
 	@touch $@
 
@@ -51,6 +51,7 @@ DEMO_ENV := OLMWEB_DATA_DIR=$(CURDIR)/.local/demo KUBECONFIG=$(CURDIR)/.local/de
 
 demo: install ## the product on a sandbox cluster: http://127.0.0.1:8000/ (PORT=8000)
 	@mkdir -p .local/demo
+	@echo "Starting OLM Web; the address and the accounts follow"
 	@exec env $(DEMO_ENV) $(BIN)/python manage.py serve --demo --port $(PORT)
 
 # A change of Python code or of a template restarts the server; one of a template, a style or a script

@@ -55,6 +55,7 @@ class Command(BaseCommand):
         self._refuse_unreleased_schema()
         if not options["demo"]:
             self._look_at_clusters()
+        self._say("Preparing the database ...")
         call_command("migrate", verbosity=0)
         with ExitStack() as stack:
             if options["demo"]:
@@ -70,6 +71,11 @@ class Command(BaseCommand):
                     f"Port {options['port']} can't be used: {error.strerror or error}. "
                     "Choose another with PORT=8001."
                 ) from error
+
+    def _say(self, stage: str) -> None:
+        """Writes a line at once, also to a pipe."""
+        self.stdout.write(stage)
+        self.stdout.flush()
 
     def _look_at_clusters(self) -> None:
         """Names the server and version of each cluster, or why it can't be read.
@@ -105,11 +111,12 @@ class Command(BaseCommand):
     def _start_sandbox(self, stack: ExitStack) -> None:
         from olmweb.sandbox.cluster import Sandbox
 
+        self._say("Starting the sandbox cluster ...")
         sandbox = Sandbox(state_file=settings.DATA_DIR / "sandbox.json", require_token=False)
         sandbox.start()
         stack.callback(sandbox.stop)
         sandbox.write_kubeconfig(Path(settings.KUBECONFIG), context="sandbox")
-        self.stdout.write(f"Sandbox cluster: {sandbox.url}")
+        self._say(f"Sandbox cluster: {sandbox.url}")
 
     def _ensure_demo_users(self) -> None:
         for name, password, group in DEMO_USERS:
@@ -131,7 +138,7 @@ class Command(BaseCommand):
 
     def _announce(self, options: dict[str, Any]) -> None:
         if options["demo"]:
-            self.stdout.write("Reading the sandbox's state and catalogs ...")
+            self._say("Reading the sandbox's state and catalogs ...")
             if not embedded.wait_for_first_sync(timeout=60):
                 self.stderr.write("The first sync is taking long; pages fill as it goes on.")
         self.stdout.write(f"\nOLM Web is ready: http://127.0.0.1:{options['port']}/")

@@ -1,13 +1,19 @@
 """What a demo says of itself, and that no other installation says it."""
 
 import re
+from io import StringIO
+from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.core.management import call_command
 from django.test import Client
 
+from olmweb.management.commands import serve
 from olmweb.management.commands.serve import DEMO_USERS
+from olmweb.serving import embedded
 from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
@@ -29,6 +35,35 @@ def test_a_demo_says_that_it_is_one_with_its_accounts_and_tasks(
     roles = assert_page(client.get("/login/")).text
     assert "operator demo-operator installs, upgrades and removes operators" in roles
     assert "viewer demo-viewer only reads" in roles
+
+
+def test_each_stage_of_the_start_is_a_line_and_the_accounts_are_the_last(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings.DATA_DIR, settings.KUBECONFIG, settings.EMBEDDED = tmp_path, "", True
+    flushed: list[str] = []
+
+    class Output(StringIO):
+        def flush(self) -> None:
+            flushed.append(self.getvalue())
+
+    monkeypatch.setattr("olmweb.sandbox.cluster.Sandbox", MagicMock())
+    monkeypatch.setattr(serve, "call_command", Mock())
+    monkeypatch.setattr(embedded, "serve", lambda port, announce: announce())
+    monkeypatch.setattr(embedded, "wait_for_first_sync", lambda timeout: True)
+    output = Output()
+    call_command("serve", demo=True, stdout=output)
+    stages = (
+        *("Preparing the database", "Starting the sandbox cluster", "Sandbox cluster: "),
+        *("Reading the sandbox's state and catalogs", "OLM Web is ready: http://127.0.0.1:8000/"),
+    )
+    text = output.getvalue()
+    assert [stage for stage in stages if stage in text] == list(stages)
+    for stage in stages:
+        assert any(part.splitlines()[-1].startswith(stage) for part in flushed if part) or (
+            stage.startswith("OLM Web")
+        ), f"{stage}: seen only with a later line"
+    assert text.index("demo-operator") > text.index(stages[-1])
 
 
 def test_it_is_one_line_until_it_is_opened(client: Client, settings: Any, prod: Any) -> None:
