@@ -16,6 +16,15 @@ from olmweb.clusters import get_cluster
 from olmweb.web.context import clusters
 from olmweb.web.pages import render_live, revision_token, unchanged
 
+# Kind -> the list in the navigation that its objects belong to.
+SECTIONS = {
+    "CatalogSource": ("Catalogs", "catalogs:catalog-list"),
+    "ClusterCatalog": ("Catalogs", "catalogs:catalog-list"),
+    "CustomResourceDefinition": ("CRDs", "installs:crds"),
+    "ClusterOperator": ("Cluster operators", "installs:clusteroperators"),
+}
+OPERATORS = ("Installed operators", "installs:operators")
+
 
 def _require_reader(user: AnyUser) -> None:
     """Raises OlmwebError (403) for people who may not have an object read."""
@@ -44,12 +53,16 @@ def object_yaml(
     token = revision_token(pending, result and (result.pk, result.requested_at, result.finished_at))
     if (answer := unchanged(request, token)) is not None:
         return answer
+    section, route = SECTIONS.get(kind, OPERATORS)
     context = {
         "cluster": row,
         "kind": kind,
         "namespace": place,
         "name": name,
         "page": _page_of(row.name, kind, namespace, name),
+        "section": section,
+        "section_url": reverse(route),
+        "nav_path": reverse(route),
         "command": objects.kubectl_command(kind, place, name),
         "may_read": may_read,
         "why_not": why_not,

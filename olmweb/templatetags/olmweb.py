@@ -428,9 +428,12 @@ def listing(names: Sequence[str]) -> str:
 
 
 @register.filter
-def starts(value: str, prefix: str) -> bool:
-    """True when the text starts with the prefix."""
-    return value.startswith(prefix)
+def is_in(path: str, area: str) -> bool:
+    """True for a path below one of the addresses of `area`, which spaces separate. Below `/` is the
+    overview alone."""
+    return any(
+        path == address or (path.startswith(address) and address != "/") for address in area.split()
+    )
 
 
 @register.simple_tag(takes_context=True)

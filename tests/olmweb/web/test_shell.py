@@ -13,7 +13,13 @@ from django.utils import timezone
 from olmweb.models import Cluster
 from olmweb.templatetags import olmweb as tags
 from olmweb.web.pages import revision_token
-from tests.factories import make_catalog, make_cluster, make_operator
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_crd,
+    make_operator,
+    make_package,
+)
 from tests.worlds.html import assert_fragment, assert_page, read
 
 pytestmark = pytest.mark.django_db
@@ -80,6 +86,27 @@ def test_the_nav_marks_where_the_reader_is(reader: Client) -> None:
     text = reader.get("/cluster-operators/").content.decode()
     assert text.count('aria-current="page"') == 1
     assert 'href="/cluster-operators/" aria-current="page"' in " ".join(text.split())
+
+
+def test_the_nav_marks_the_list_of_a_page_with_another_address(reader: Client) -> None:
+    cluster = make_cluster(name="prod")
+    catalog = make_catalog(cluster=cluster, name="certified")
+    make_package(name="etcd", catalog=catalog)
+    make_operator(cluster=cluster, name="etcd")
+    make_crd(cluster=cluster, name="etcds.x.example")
+    for path, marked, words in (
+        ("/contents/prod/certified/etcd/etcd.v1.1.0", "/software/", "Software catalog"),
+        ("/objects/prod/PlatformOperator/-/etcd", "/operators/", "Installed operators"),
+        ("/objects/prod/CustomResourceDefinition/-/etcds.x.example", "/crds/", "CRDs"),
+    ):
+        response = reader.get(path)
+        nav, _, rest = " ".join(response.content.decode().split()).partition(
+            'class="olm-nav-close"'
+        )
+        assert f'href="{marked}" aria-current="page"' in nav, path
+        assert nav.count('aria-current="page"') == 1
+        breadcrumbs = rest.partition('aria-label="Breadcrumb"')[2].partition("</nav>")[0]
+        assert f'href="{marked}">{words}</a>' in breadcrumbs, path
 
 
 @pytest.mark.parametrize("path", ["/", "/audit/", "/catalogs/"])
