@@ -55,8 +55,12 @@ class WatchedResources:
         return self.count("watching")
 
     @property
+    def absent(self) -> int:
+        return self.count("absent")
+
+    @property
     def served(self) -> int:
-        return len(self.resources) - self.count("absent")
+        return len(self.resources) - self.absent
 
     @property
     def troubled(self) -> int:

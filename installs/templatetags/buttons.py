@@ -33,6 +33,12 @@ def object_links(
     return {"yaml": yaml if with_yaml else "", "console": console}
 
 
+@register.inclusion_tag("installs/_object_entries.html")
+def object_entries(cluster: Cluster, kind: str, namespace: str, name: str) -> dict[str, Any]:
+    """As `object_links`, for a menu."""
+    return object_links(cluster, kind, namespace, name)
+
+
 @register.inclusion_tag("installs/_path_refused.html", takes_context=True)
 def path_refused(
     context: dict[str, Any], cluster: Cluster | None, path: str, namespace: str

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -24,7 +25,7 @@ from installs.actions.configuration import is_configurable
 from installs.actions.plan_changes import installed_bundle
 from installs.actions.upgrade_route import progress_on
 from installs.methods import METHODS
-from installs.models import NEEDS_ATTENTION, Health, Operator
+from installs.models import NEEDS_ATTENTION, AccessAnswer, Action, Health, Operator
 from installs.presenters.diagnosis import (
     chain,
     condition_tables,
@@ -132,22 +133,16 @@ def operator_detail(
     beside = cache(partial(catalogs_beside, operator))
     details, method = _diagnosis_context(operator, beside), METHODS.get(operator.kind)
     configurable = is_configurable(operator)
+    upgradable = method is not None and method.upgradable and not _first_install(operator, details)
     context = {
         "operator": operator,
         "needs_attention": operator.health in NEEDS_ATTENTION,
         "action": action,
         "removable": operator.kind in METHODS,
         "may_remove": _may_remove(request),
-        "refused": buttons.refusals(
-            request.user,
-            operator,
-            details["pending"].approval.namespace if details["pending"] else "",
+        **_offered_actions(
+            request, operator, details, upgradable=upgradable, configurable=configurable
         ),
-        "upgradable": method is not None
-        and method.upgradable
-        and not _first_install(operator, details),
-        "configurable": configurable,
-        "plan_waiting": details["pending"].approval if details["pending"] else None,
         "progress": progress_on(operator.route, installed_bundle(operator)),  # type: ignore[attr-defined]
         **details,
         "steps": remedy_steps(
@@ -161,6 +156,67 @@ def operator_detail(
     if _in_progress(operator):
         topics.append("minute")
     return render_live(request, "installs/operator.html", context, token=token, topics=topics)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionLink:
+    """An action on an operator: `refused` is the refusal of the cluster, if there was one."""
+
+    verb: str
+    words: str
+    address: str
+    refused: AccessAnswer | None
+
+
+def _offered_actions(
+    request: HttpRequest,
+    operator: Operator,
+    details: Mapping[str, Any],
+    *,
+    upgradable: bool,
+    configurable: bool,
+) -> dict[str, Any]:
+    """`primary`: what the state of the operator calls for, if anything; `more`: the other actions,
+    in the order of the menu."""
+    refused = buttons.refusals(
+        request.user,
+        operator,
+        details["pending"].approval.namespace if details["pending"] else "",
+    )
+    where = (
+        operator.cluster.name,
+        operator.kind,
+        operator.namespace or NO_NAMESPACE,
+        operator.name,
+    )
+
+    def link(verb: Action.Verb, words: str) -> ActionLink:
+        address = reverse(f"installs:{verb}", args=where)
+        return ActionLink(verb, words, address, refused.get(verb))
+
+    verb, links, primary = Action.Verb, [], ""
+    if details["pending"]:
+        plan = details["pending"].approval
+        address = reverse("installs:approve", args=(where[0], plan.namespace, plan.plan))
+        links.append(ActionLink(verb.APPROVE, "Approve", address, refused.get(verb.APPROVE)))
+        primary = verb.APPROVE
+    if upgradable:
+        links.append(link(verb.UPGRADE, "Upgrade"))
+        available = operator.upgrade and operator.upgrade != operator.version
+        if not primary and available and not operator.upgrade_held:
+            primary = verb.UPGRADE
+    if configurable:
+        links.append(link(verb.CONFIGURE, "Edit configuration"))
+    if operator.health in NEEDS_ATTENTION and operator.health != Health.NEEDS_APPROVAL:
+        links.append(link(verb.RETRY, "Retry"))
+        if not primary and (details["finding"] is None or details["finding"].retryable):
+            primary = verb.RETRY
+    if operator.kind in METHODS:
+        links.append(link(verb.REMOVE, "Remove"))
+    return {
+        "primary": next((row for row in links if row.verb == primary), None),
+        "more": [row for row in links if row.verb != primary],
+    }
 
 
 def _removed_page(request: HttpRequest, removed: detail.RemovedOperator) -> HttpResponse:

@@ -53,6 +53,14 @@ def review_and_confirm(page: Page) -> None:
     page.wait_for_url("**/activity/actions/*")
 
 
+def choose_action(page: Page, words: str) -> None:
+    """An action on the page of an operator: its button, or its entry of the menu Actions."""
+    link = page.get_by_role("link", name=words, exact=True)
+    if not link.is_visible():
+        page.get_by_role("main").locator("summary", has_text="Actions").click()
+    link.click()
+
+
 def follow_to(page: Page, word: str) -> None:
     """Waits until an action's page says its outcome; the page must update itself."""
     outcome = page.get_by_role("region", name="Outcome")

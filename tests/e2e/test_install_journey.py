@@ -88,7 +88,7 @@ def test_a_failed_install_tells_cause_and_remedy_is_grouped_by_cause_and_can_be_
     expect(member).to_contain_text("UnpackFailed", timeout=steps.SEEN_MS)
     member.get_by_role("link", name="tenant-demo").click()
 
-    page.get_by_role("link", name="Remove", exact=True).click()
+    steps.choose_action(page, "Remove")
     expect(page.get_by_text("DELETE PlatformOperator tenant-demo")).to_be_visible()
     page.get_by_label("I understand that these resources will be deleted").check()
     page.get_by_role("button", name="Remove", exact=True).click()

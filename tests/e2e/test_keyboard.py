@@ -80,6 +80,7 @@ def test_a_configuration_is_edited_reviewed_and_followed_with_the_keyboard_alone
     page = new_page()
     operator = "/operators/sandbox/Subscription/openshift-operators/quay-bridge-operator"
     page.goto(operator)
+    press(page, page.get_by_role("main").locator("summary", has_text="Actions"))
     press(page, page.get_by_role("main").get_by_role("link", name="Edit configuration"))
     page.wait_for_url("**/login/**")
     steps.type_credentials(page, "operator")

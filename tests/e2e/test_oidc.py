@@ -41,6 +41,7 @@ def test_a_person_signs_in_at_the_provider_works_and_signs_out(browser: Browser)
 
             page.wait_for_url("**/operators/?view=all&q=3scale")
             page.get_by_role("link", name="3scale-operator", exact=True).first.click()
+            page.get_by_role("main").locator("summary", has_text="Actions").click()
             expect(page.get_by_role("link", name="Remove", exact=True)).to_be_visible()
 
             page.locator("summary", has_text="olga").click()

@@ -184,7 +184,7 @@ def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> Non
     approve(page, olm, namespace, "crane.v1.0.0")
     expect(open_operator(page, namespace, "crane")).to_contain_text("version 1.0.0")
 
-    page.get_by_role("link", name="Upgrade", exact=True).click()
+    steps.choose_action(page, "Upgrade")
     page.get_by_label("Channel", exact=True).select_option("fast")
     review(page)
     expect(page.get_by_role("main")).to_contain_text("Upgrade path: crane.v1.0.0 to crane.v1.1.0.")
@@ -198,7 +198,7 @@ def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> Non
     open_operator(page, namespace, "crane")
     expect(page.get_by_role("region", name="Version and catalog")).to_contain_text("1.1.0")
 
-    page.get_by_role("link", name="Remove", exact=True).click()
+    steps.choose_action(page, "Remove")
     page.get_by_label("I understand that these resources will be deleted").check()
     outcome = confirm(page, "Remove")
     expect(outcome).to_contain_text("is removed", timeout=steps.OUTCOME_MS)
@@ -255,7 +255,7 @@ def test_a_plan_that_failed_for_a_kind_that_came_later_is_tried_again_by_retry(
     monitors = crd("servicemonitors", "ServiceMonitor", "monitoring.coreos.com")
     olm.kubectl.create(monitors)
     try:
-        page.get_by_role("link", name="Retry", exact=True).click()
+        steps.choose_action(page, "Retry")
         main = page.get_by_role("main")
         expect(main).to_contain_text(f"DELETE InstallPlan {namespace}/{plan['name']}")
         expect(main).to_contain_text(f"DELETE Subscription {namespace}/tug")

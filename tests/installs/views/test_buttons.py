@@ -69,3 +69,32 @@ def test_an_operators_buttons_are_off_one_by_one(
     assert "Cluster prod says no." in page.text
     client.force_login(bob)
     assert "Cluster prod says no." not in assert_page(client.get(OPERATOR)).text
+
+
+@pytest.mark.parametrize(
+    ("fields", "primary"),
+    [
+        ({"health": "Failed"}, "Retry"),
+        ({"health": "Failed", "finding": "allnamespaces-required"}, ""),
+        ({"health": "Healthy", "kind": "ClusterExtension", "version": "1.0.0"}, ""),
+        ({"health": "Healthy", "kind": "ClusterExtension", "version": "1.0.0", "upgrade": "1.1.0"},
+         "Upgrade"),
+    ],
+)  # fmt: skip
+def test_an_operator_has_one_primary_action_and_the_others_in_a_menu(
+    writer: Client, fields: dict[str, Any], primary: str
+) -> None:
+    cluster = make_cluster()
+    kind = fields.get("kind", "PlatformOperator")
+    make_operator(cluster=cluster, name="etcd", **fields)
+    response = writer.get(f"/operators/prod/{kind}/-/etcd")
+    assert_page(response)
+    head = " ".join(response.content.decode().split()).partition('class="olm-head-actions"')[2]
+    button, _, menu = head.partition('<details class="olm-menu olm-actions"')
+    words = re.findall(r'pf-m-primary".*?__text">(\w+)<', button)
+    assert words == ([primary] if primary else [])
+    assert "pf-m-secondary" not in button
+    menu = menu.partition("</details>")[0]
+    assert ">YAML</a>" in menu
+    assert ">Remove</a>" in menu
+    assert not primary or f">{primary}</a>" not in menu

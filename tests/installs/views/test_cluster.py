@@ -35,8 +35,10 @@ def test_each_feed_tells_its_state_its_age_and_its_cost(reader: Client, prod: Cl
     listed = timezone.now() - timedelta(hours=3)
     make_watch(cluster=prod, last_event_at=heard, listed_at=listed, lists=2, watches=7)
     page = assert_page(reader.get(PAGE))
-    assert "Everything that this cluster serves is read" in page.text
-    assert "1 of 1 served resources watched, last event 1 min ago" in page.text
+    assert (
+        "All watched resources are read 1 of 1 served resources watched, last event 1 min ago"
+        in page.text
+    )
     assert "2 list requests and 7 watch requests so far" in page.text
     assert "Subscription Watching – 1 1 min ago 3 h ago 2 7" in page.text
 
@@ -54,7 +56,7 @@ def test_a_kind_that_is_not_served_is_normal(reader: Client, prod: Cluster) -> N
     make_watch(cluster=prod, kind="PlatformOperator", state="absent")
     page = assert_page(reader.get(PAGE))
     assert "Not served This cluster does not serve the kind. That is normal." in page.text
-    assert "Everything that this cluster serves is read" in page.text
+    assert "All watched resources are read, except 1 that this cluster does not serve" in page.text
 
 
 def test_a_forbidden_kind_comes_with_the_rule_to_add(reader: Client, prod: Cluster) -> None:
