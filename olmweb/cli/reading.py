@@ -199,7 +199,11 @@ CATALOGS = (
 )
 @pass_session
 def catalogs(session: Session, name: str | None, **filters: Any) -> None:
-    """Catalogs with their state; with NAME one catalog and its revisions."""
+    """Catalogs with their state; with NAME one catalog and its revisions.
+
+    A catalog that a cluster has as a ClusterCatalog and as a CatalogSource is listed as both. The
+    page of the software catalog counts it once.
+    """
     if name:
         row = get(session.backend, path_of("catalogs", *session.catalog(name)))
         session.answer(row, lambda: _catalog_lines(row))

@@ -58,6 +58,11 @@ def test_every_command_has_a_help_with_its_exit_codes(
         assert all(f"{code} {meaning}" in text for code, meaning in EXIT_CODES)
 
 
+def test_the_help_says_what_the_list_of_catalogs_counts(olmweb: Olmweb) -> None:
+    text = " ".join(olmweb("catalogs", "--help").out.split())
+    assert "as a ClusterCatalog and as a CatalogSource is listed as both" in text
+
+
 def test_the_help_lists_every_command_below_a_section(olmweb: Olmweb) -> None:
     parts = olmweb("--help").out.split("\n\n")
     listed = {
