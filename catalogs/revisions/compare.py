@@ -19,7 +19,8 @@ class ChangeKind(StrEnum):
     BUNDLE_ADDED = "bundle added"  # subject: bundle; after: version
     BUNDLE_REMOVED = "bundle removed"  # subject: bundle; before: version
     BUNDLE_PRUNED = "bundle pruned"  # the same, below the oldest version that is left
-    BUNDLE_CHANGED = "bundle changed"  # subject: bundle
+    BUNDLE_CHANGED = "bundle changed"  # subject: bundle; before, after: the facts that differ, if
+    # they are still stored
     IMAGES_CHANGED = "images changed"  # subject: bundle; before, after: its own image if it differs
     CHANNEL_ADDED = "channel added"  # subject: channel; after: head
     CHANNEL_REMOVED = "channel removed"  # subject: channel; before: head
@@ -49,12 +50,19 @@ class Sides(NamedTuple):
 
 
 def compare(
-    package: str, before: Outline | None, after: Outline | None, *, by_blob: bool
+    package: str,
+    before: Outline | None,
+    after: Outline | None,
+    *,
+    by_blob: bool,
+    partial: bool = False,
 ) -> list[PackageChange]:
     """Differences between two contents of one package, in a stable order; None is no package.
 
     `by_blob`: a bundle whose bytes differ has changed, as within one catalog. Two catalogs may
     write the same bundle differently: between them only the facts about installing count.
+    `partial`: one of the catalogs was read without images, requirements and upgrade edges, so these
+    are not known to differ.
     """
     if before is None or after is None:
         if before is not None:
@@ -63,10 +71,10 @@ def compare(
     return [
         *_added_bundles(package, before, after),
         *_removed_bundles(package, before, after),
-        *_channels(package, before, after),
+        *_channels(package, before, after, edges=not partial),
         *_default_channel(package, before, after),
         *_deprecations(package, before, after),
-        *_changed_bundles(package, before, after, by_blob=by_blob),
+        *(() if partial else _changed_bundles(package, before, after, by_blob=by_blob)),
     ]
 
 
@@ -108,7 +116,9 @@ def _changed_bundles(
             yield PackageChange(ChangeKind.BUNDLE_CHANGED, package, name)
 
 
-def _channels(package: str, before: Outline, after: Outline) -> Iterator[PackageChange]:
+def _channels(
+    package: str, before: Outline, after: Outline, *, edges: bool
+) -> Iterator[PackageChange]:
     common = before.bundles.keys() & after.bundles.keys()
     for name in sorted(before.channels.keys() | after.channels.keys()):
         old, new = before.channels.get(name), after.channels.get(name)
@@ -121,11 +131,17 @@ def _channels(package: str, before: Outline, after: Outline) -> Iterator[Package
         elif old != new:
             if old.head != new.head:
                 yield PackageChange(ChangeKind.HEAD_MOVED, package, name, old.head, new.head)
-            yield from _entries(package, name, old, new, common)
+            yield from _entries(package, name, old, new, common, edges=edges)
 
 
 def _entries(
-    package: str, channel: str, old: ChannelOutline, new: ChannelOutline, common: set[str]
+    package: str,
+    channel: str,
+    old: ChannelOutline,
+    new: ChannelOutline,
+    common: set[str],
+    *,
+    edges: bool,
 ) -> Iterator[PackageChange]:
     """Bundles that both contents have, and whose place in the channel differs."""
     left, joined = set(old.entries) - set(new.entries), set(new.entries) - set(old.entries)
@@ -133,7 +149,7 @@ def _entries(
         yield PackageChange(ChangeKind.CHANNEL_CHANGED, package, channel, before=bundle)
     for bundle in sorted(joined & common):
         yield PackageChange(ChangeKind.CHANNEL_CHANGED, package, channel, after=bundle)
-    if not left and not joined and old.edges != new.edges and old.head == new.head:
+    if edges and not left and not joined and old.edges != new.edges and old.head == new.head:
         yield PackageChange(ChangeKind.CHANNEL_CHANGED, package, channel)
 
 

@@ -7,15 +7,17 @@ where they differ.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
+from itertools import groupby, islice
 
 from django.db.models import F, Min, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from catalogs import lookup
 from catalogs.models import Catalog, CatalogRevision, PackageOutline
+from catalogs.revisions.bundle_facts import describe_bundles
 from catalogs.revisions.compare import ChangeKind, PackageChange, Sides, compare
 from catalogs.revisions.outline import Outline, decode
+from catalogs.sources.access_methods import WITHOUT_GRAPH, fidelity
 from olmweb.errors import BadRequest, Missing
 
 PACKAGES_AT_ONCE = 200  # two outlines of each are in memory together
@@ -167,8 +169,19 @@ def read_point(value: str) -> Point:
     return find_point(lookup.get_catalog(cluster, slug), number)
 
 
+def without_details(before: Point, after: Point) -> list[Catalog]:
+    """Of two catalogs that are compared, the one that is read without images, requirements and
+    upgrade edges; empty where these can be compared."""
+    partial = [
+        point.catalog
+        for point in (before, after)
+        if fidelity(point.catalog.access_method) == WITHOUT_GRAPH
+    ]
+    return partial if before.catalog.pk != after.catalog.pk and len(partial) == 1 else []
+
+
 def differences(before: Point, after: Point, package: str = "") -> Iterator[PackageDifference]:
-    """Packages that differ, by name; only `package` if given. Two queries, and one for each
+    """Packages that differ, by name; only `package` if given. Two queries, and up to three for each
     PACKAGES_AT_ONCE differing packages."""
     old, new = _stamps(before, package), _stamps(after, package)
     names = iter(
@@ -179,15 +192,27 @@ def differences(before: Point, after: Point, package: str = "") -> Iterator[Pack
         )
     )
     same_catalog = before.catalog.pk == after.catalog.pk
+    partial = bool(without_details(before, after))
+    stored = before.current and after.current and not same_catalog
     while batch := list(islice(names, PACKAGES_AT_ONCE)):
         ids = {stamps[name][0] for name in batch for stamps in (old, new) if name in stamps}
         outlines = _outlines(ids)
-        for name in batch:
-            earlier = outlines.get(old.get(name, _NONE)[0])
-            later = outlines.get(new.get(name, _NONE)[0])
-            changes = compare(name, earlier, later, by_blob=same_catalog)
-            if changes:
-                yield PackageDifference(name, fate_of(changes), changes)
+        changes = [
+            change
+            for name in batch
+            for change in compare(
+                name,
+                outlines.get(old.get(name, _NONE)[0]),
+                outlines.get(new.get(name, _NONE)[0]),
+                by_blob=same_catalog,
+                partial=partial,
+            )
+        ]
+        if stored:
+            changes = describe_bundles(changes, before.catalog, after.catalog)
+        for name, group in groupby(changes, key=lambda change: change.package):
+            own = list(group)
+            yield PackageDifference(name, fate_of(own), own)
 
 
 _NONE = (0, "")

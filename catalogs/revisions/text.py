@@ -153,7 +153,7 @@ def item_between(change: PackageChange, sides: Sides) -> str:
             return f"{subject}: {both}{newer}"
         case ChangeKind.DEFAULT_CHANNEL_CHANGED:
             return both
-        case ChangeKind.IMAGES_CHANGED if before or after:
+        case ChangeKind.IMAGES_CHANGED | ChangeKind.BUNDLE_CHANGED if before or after:
             return f"{subject}: {both}"
         case ChangeKind.IMAGES_CHANGED:
             return f"{subject}: related images"

@@ -29,6 +29,7 @@ from catalogs.revisions.differences import (
     read_number,
     read_point,
     retained_revisions,
+    without_details,
 )
 from catalogs.revisions.effects import installed_from
 from catalogs.revisions.report import (
@@ -309,6 +310,7 @@ def compare(request: HttpRequest) -> HttpResponse:
         stream = differences(before, after, query.package)
         context |= report_context(stream, query, before, after, notices)
         context |= {"api": _comparison_api_url(request.GET), "swapped": _swapped(request.GET)}
+        context["without_details"] = without_details(before, after)
     context |= {
         "before": before,
         "after": after,
@@ -331,7 +333,8 @@ def _groups(
             continue
         numbers = {point.number for point in points}
         older = [p for p in chosen if p.catalog.pk == catalog.pk and p.number not in numbers]
-        groups.append((str(catalog), [*points, *dict.fromkeys(older)]))
+        label = f"{catalog} ({catalog.source_kind})"
+        groups.append((label, [*points, *dict.fromkeys(older)]))
     return groups
 
 

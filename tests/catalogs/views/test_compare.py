@@ -10,7 +10,7 @@ from django.utils import timezone
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
 from installs.models import Operator
 from olmweb.models import Cluster
-from tests.factories import make_catalog, make_cluster, make_operator
+from tests.factories import make_bundle, make_catalog, make_cluster, make_operator, make_package
 from tests.worlds.html import assert_page
 from tests.worlds.outlines import write_packages
 
@@ -195,7 +195,8 @@ def test_without_a_choice_there_are_two_pickers_with_every_revision(
     html = response.content.decode()
     for value in ("prod/redhat-operators", "prod/redhat-operators@1"):
         assert html.count(f'<option value="{value}"') == 2
-    assert html.count("<option>-/next</option>") == 2
+    assert html.count('<option value="-/next">-/next (File)</option>') == 2
+    assert html.count('<optgroup label="prod/redhat-operators (ClusterCatalog)">') == 2
 
 
 def test_a_catalog_with_two_access_methods_is_offered_once(
@@ -212,7 +213,8 @@ def test_a_catalog_with_two_access_methods_is_offered_once(
     write_packages(source, {"kept": ["1.0.0"]})
     assert "olm.redhat-operators" not in reader.get(COMPARE).content.decode()
     chosen = reader.get(COMPARE, {"from": str(source), "to": "-/next"}).content.decode()
-    assert "<option selected>prod/olm.redhat-operators</option>" in chosen
+    option = '<option value="prod/olm.redhat-operators" selected>'
+    assert f"{option}prod/olm.redhat-operators (CatalogSource)</option>" in chosen
 
 
 def test_two_catalogs_are_compared_in_sections(
@@ -249,6 +251,43 @@ def test_another_catalog_affects_an_installed_operator_only_if_it_moves(
     assert "Installed new on prod: its package is not in next" in page.text
     assert "Affects you" not in page.text
     assert "affected" not in page.text
+
+
+def written(catalog: Catalog, **facts: Any) -> None:
+    """One package with one bundle, as its outline and as its rows."""
+    package = make_package(name="kept", catalog=catalog, channels={})
+    provides = [("example.com", "v1", kind) for kind in ("Thing", *facts["kinds"])]
+    make_bundle(package=package, install_modes=facts["modes"], provides=provides)
+    write_packages(catalog, {"kept": ["1.0.0"]}, install_modes=facts["modes"], image=facts["image"])
+
+
+@pytest.fixture
+def pair(prod: Cluster) -> tuple[Catalog, Catalog]:
+    first = make_catalog(cluster=prod, name="first", revision=0)
+    second = make_catalog(cluster=prod, name="second", revision=0)
+    written(first, modes=["OwnNamespace"], kinds=[], image="registry.example/kept:1")
+    written(second, modes=["AllNamespaces"], kinds=["Other"], image="")
+    return first, second
+
+
+def test_requirements_and_apis_that_differ_are_named(
+    reader: Client, pair: tuple[Catalog, Catalog]
+) -> None:
+    page = assert_page(reader.get(COMPARE, {"from": str(pair[0]), "to": str(pair[1])}))
+    assert "kept.v1.0.0: install modes OwnNamespace in first, install modes AllNames" in page.text
+    assert "AllNamespaces; provided APIs Other.v1.example.com in second" in page.text
+    assert "Images differ" in page.text.split("From prod/first")[1]
+    assert "not compared" not in page.text
+
+
+def test_what_the_packagemanifest_api_omits_is_not_known_and_no_difference(
+    reader: Client, pair: tuple[Catalog, Catalog]
+) -> None:
+    Catalog.objects.filter(pk=pair[1].pk).update(access_method="PackageManifest")
+    page = assert_page(reader.get(COMPARE, {"from": str(pair[0]), "to": str(pair[1])}))
+    assert "No package differs." in page.text
+    assert "prod/second is read with the PackageManifest API, so its images, " in page.text
+    assert "differ" not in page.text.split("not known and not compared")[1].split("Markdown")[1]
 
 
 def test_revisions_may_be_named_and_an_export_leads_to_the_same(
