@@ -5,6 +5,7 @@ import re
 import pytest
 from django.urls import reverse
 
+from catalogs.models import BundleGVK
 from tests.factories import (
     make_bundle,
     make_catalog,
@@ -114,6 +115,30 @@ def test_the_verdict_of_every_path_stands_with_its_rules(reader, etcd):
     text = text_of(response)
     assert "Its bundle image would settle it." in text
     assert "It needs its own." in text
+
+
+def test_an_installed_package_says_which_verdicts_are_on_a_second_install(reader, etcd):
+    cluster = etcd.catalog.cluster
+    make_operator(
+        cluster=cluster, kind="Subscription", name="etcd", package="etcd", health="Healthy"
+    )
+    newest = etcd.bundles.get(version="2.0.0-rc.1")
+    make_prediction(bundle=newest, path="PlatformOperator", cluster=cluster)
+    text = text_of(reader.get(url(etcd)))
+    assert (
+        "The verdict on Subscription below is the one on its upgrade; the others are on a" in text
+    )
+    assert "Chosen among all channels: <a" in text
+
+
+def test_provided_apis_lead_to_all_their_providers(reader, etcd):
+    BundleGVK.objects.create(
+        bundle=etcd.bundles.get(version="1.10.0"),
+        group="e.example",
+        version="v1",
+        kind="EtcdCluster",
+    )
+    assert "?q=provides%3AEtcdCluster" in text_of(reader.get(url(etcd, tab="installs")))
 
 
 def test_verdicts_are_those_of_the_catalogs_own_cluster(reader, etcd):
