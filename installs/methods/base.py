@@ -17,6 +17,10 @@ from installs.methods.configuration import CONFIG, config_problems, listed_probl
 from olmweb.kube.resources import Resource
 
 AUTOMATIC, MANUAL = "Automatic", "Manual"
+MANUAL_APPROVAL = (
+    "The installation and each update need approval; until then no Subscription of the namespace "
+    "is updated."
+)
 CATALOG_PROVIDED, SELF_CERTIFIED = "CatalogProvided", "SelfCertified"
 POLICIES = (CATALOG_PROVIDED, SELF_CERTIFIED)
 ENFORCEMENTS = ("Strict", "None")

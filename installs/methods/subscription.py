@@ -12,6 +12,7 @@ from installs.methods.base import (
     CONFIG_FIELD,
     FOLLOWS_NAMESPACE,
     MANUAL,
+    MANUAL_APPROVAL,
     CrdOwner,
     InstallChoice,
     InstallContext,
@@ -114,9 +115,7 @@ class SubscriptionMethod(Method):
         else:
             sentences.append(f"The existing OperatorGroup of {choice.namespace} is used.")
         sentences.append(
-            "Each update needs approval; until then no Subscription of the namespace is updated."
-            if choice.approval == MANUAL
-            else "Updates install automatically."
+            MANUAL_APPROVAL if choice.approval == MANUAL else "Updates install automatically."
         )
         return sentences
 

@@ -16,7 +16,7 @@ from installs.actions.bulk import Item
 from installs.actions.plan import Plan, paths_of, read_catalog_sources
 from installs.actions.refusals import CARRIES_MORE
 from installs.diagnosis.approvals import Approval
-from installs.methods import AUTOMATIC, MANUAL, InstallChoice
+from installs.methods import AUTOMATIC, MANUAL, MANUAL_APPROVAL, InstallChoice
 from installs.methods.base import FOLLOWS_NAMESPACE
 from installs.methods.configuration_fields import form_problems
 from installs.models import Action, Component, Operator
@@ -75,11 +75,7 @@ class RadioOption(NamedTuple):
 
 APPROVALS = (
     RadioOption(AUTOMATIC, "Automatic", "Updates install automatically."),
-    RadioOption(
-        MANUAL,
-        "Manual",
-        "Each update needs approval; until then no Subscription of the namespace is updated.",
-    ),
+    RadioOption(MANUAL, "Manual", MANUAL_APPROVAL),
 )
 ALL, OWN, SELECTED = "all", "own", "selected"  # installation modes; targets knows the first two
 # Install modes of bundles, any of which an installation mode needs.

@@ -145,7 +145,11 @@ def test_a_chosen_version_of_a_subscription_stays_unless_automatic_approval_is_c
     writer: Client, package: Package
 ) -> None:
     chosen = {"path": "Subscription", "channel": "v2", "version": "2.0.0"}
-    assert writer.get(INSTALL, chosen).context["plan"].choice.approval == "Manual"
+    response = writer.get(INSTALL, chosen)
+    assert response.context["plan"].choice.approval == "Manual"
+    needed = "The installation and each update need approval; until then no Subscription of the "
+    assert needed in response.content.decode(), "beside the choice"
+    assert needed in " ".join(response.context["plan"].consequences), "in the review"
     chosen["approval"] = "Automatic"
     assert writer.get(INSTALL, chosen).context["plan"].choice.approval == "Automatic"
 
