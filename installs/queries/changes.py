@@ -98,6 +98,10 @@ class Recent:
         return self.day("recovered")
 
     @property
+    def removed(self) -> int:
+        return self.day("removed")
+
+    @property
     def any(self) -> bool:
         return any(item.day for item in self.directions)
 

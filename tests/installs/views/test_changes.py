@@ -114,6 +114,9 @@ def test_an_operator_that_appears_after_the_first_sync_is_a_new_operator(
     change(prod, "", "appeared", 5, type="Object", name="new")
     text = assert_page(reader.get("/")).text
     assert "0 recovered, 1 operator added, 1 discovered at first sync" in text
+    change(prod, "", "deleted", 1, type="Object", name="new")
+    text = assert_page(reader.get("/")).text
+    assert "0 recovered, 1 operator added, 1 removed, 1 discovered at first sync" in text
 
 
 def test_bars_fill_their_box_and_stack(prod: Cluster) -> None:
