@@ -292,3 +292,9 @@ def test_the_approval_form_offers_the_versions_that_the_installplan_carries(writ
     assert "Later: this approves no other InstallPlan." in page.text
     assert response.context["plan"].version == "etcd.v1.1.0"
     assert '<option value="etcd.v1.1.0" selected>' in response.content.decode()
+    Component.objects.filter(name="install-x").update(
+        details={"csvs": ["etcd.v1.1.0"], "steps": [], "approved": False}
+    )
+    page = assert_page(writer.get(address))
+    assert "What to approve" not in page.text, "there is one version, hence no choice"
+    assert "Later: this approves no other InstallPlan." in page.text
