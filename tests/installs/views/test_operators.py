@@ -53,7 +53,7 @@ def test_by_cause_is_the_default_when_anything_failed(reader: Client, prod: Clus
     make_failing_world(prod, modes=14, webhooks=2)
     page = assert_page(reader.get("/operators/"))
     assert "14 AllNamespaces install mode required by PlatformOperator" in page.text
-    assert "Retrying won't fix this: the answer is permanent for this bundle." in page.text
+    assert "Retrying won't fix this: the same bundle gets the same answer." in page.text
     assert "All 14 with this cause" in page.text
     assert "18 operators need attention" in page.text
     assert "fine" not in names(page)
@@ -475,7 +475,7 @@ def test_a_failed_operator_says_what_broke_where_and_what_to_type(
     page = assert_page(reader.get(detail("mode-00")))
     assert "AllNamespaces install mode required by PlatformOperator" in page.text
     assert "kubectl delete platformoperator mode-00" in page.text
-    assert "Retrying won't fix this: the answer is permanent for this bundle." in page.text
+    assert "Retrying won't fix this: the same bundle gets the same answer." in page.text
     assert "2 more with this cause" in page.text
     assert "Failed UnpackFailed for 2 h AllNamespaces" in page.text
     assert "BundleDeployment failed UnpackFailed broke here" in page.text
