@@ -71,7 +71,7 @@ CAPABILITIES = (
     "Deep Insights",
     "Auto Pilot",
 )
-WORDS = {YES: "Yes", FAILED: "Failed", NO: "No", "-": "No cluster"} | {
+WORDS = {YES: "Yes", FAILED: "Failed or blocked", NO: "No", "-": "No cluster"} | {
     f"{path}{mark}": f"{path}{word}"
     for path in InstallMethod
     for mark, word in (("", ""), ("-unknown", ": facts missing"))

@@ -146,19 +146,19 @@ def test_facets_count_what_choosing_would_show_given_the_other_filters(reader):
     assert facet(everything, "category") == {"Database": 2, "Storage": 2}
     assert facet(everything, "catalog") == {"blue": 2, "red": 2}
     assert facet(everything, "provider") == {"Two": 2, "One": 1}
-    assert facet(everything, "installed") == {"Yes": 1, "Failed": 0, "No": 2}
+    assert facet(everything, "installed") == {"Yes": 1, "Failed or blocked": 0, "No": 2}
     assert facet(everything, "deprecated") == {"Yes": 1, "No": 2}
 
     storage = reader.get(URL, {"category": "Storage"})
     assert names(storage) == ["b", "c"]
     assert facet(storage, "category") == {"Storage": 2, "Database": 2}  # its own choice stays free
     assert facet(storage, "provider") == {"Two": 2}
-    assert facet(storage, "installed") == {"Yes": 0, "Failed": 0, "No": 2}
+    assert facet(storage, "installed") == {"Yes": 0, "Failed or blocked": 0, "No": 2}
 
     installed = reader.get(URL, {"installed": "yes"})
     assert names(installed) == ["a"]
     assert facet(installed, "category") == {"Database": 1}
-    assert facet(installed, "installed") == {"Yes": 1, "Failed": 0, "No": 2}
+    assert facet(installed, "installed") == {"Yes": 1, "Failed or blocked": 0, "No": 2}
 
 
 def test_values_of_one_facet_widen_and_facets_narrow(reader):
@@ -329,7 +329,7 @@ def test_a_failed_attempt_is_labelled_failed_and_not_installed(reader):
     make_package(catalog=make_catalog(cluster=cluster), name="a")
     operator = make_operator(cluster=cluster, name="a", health="Failed")
     failed = reader.get(URL)
-    assert facet(failed, "installed") == {"Yes": 0, "Failed": 1, "No": 0}
+    assert facet(failed, "installed") == {"Yes": 0, "Failed or blocked": 1, "No": 0}
     assert names(reader.get(URL, {"installed": "failed"})) == ["a"]
     assert names(reader.get(URL, {"installed": "yes"})) == []
     assert re.search(r"</svg>Failed<", failed.content.decode())
@@ -337,5 +337,5 @@ def test_a_failed_attempt_is_labelled_failed_and_not_installed(reader):
     operator.health = "Healthy"
     operator.save()
     healthy = reader.get(URL, {"q": ""})
-    assert facet(healthy, "installed") == {"Yes": 1, "Failed": 0, "No": 0}
+    assert facet(healthy, "installed") == {"Yes": 1, "Failed or blocked": 0, "No": 0}
     assert re.search(r"</svg>Installed<", healthy.content.decode())
