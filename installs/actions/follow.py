@@ -318,10 +318,7 @@ def _is_new(action: Action, row: Operator) -> bool:
 
 def _finish_gone(action: Action, *, replaced: bool) -> None:
     if action.verb == Action.Verb.REMOVE:
-        again = " It was created again since." if replaced else ""
-        operator = f"{action.name} {action.version}".rstrip()
-        deleted = [step.label for step in action.steps] or [f"{action.path} {action.name}"]
-        text = f"Operator {operator} is removed. Deleted: {listing(deleted)}.{again}"
+        text = _removal_outcome(action) + (" It was created again since." if replaced else "")
         finish(action, Action.State.SUCCEEDED, text, hint="" if replaced else _left_behind(action))
         return
     what = "replaced by another object" if replaced else "deleted"
@@ -332,6 +329,23 @@ def _finish_gone(action: Action, *, replaced: bool) -> None:
         code="vanished",
         hint="Find out who else manages it, then request it again.",
     )
+
+
+def _removal_outcome(action: Action) -> str:
+    """What was deleted. The operator goes on if another object has installed its package, and there
+    was none if it had installed no version."""
+    deleted = [step.label for step in action.steps] or [f"{action.path} {action.name}"]
+    itself = Q(kind=action.path, namespace=action.namespace, name=action.name)
+    others = Operator.objects.filter(cluster=action.cluster, package=action.package)
+    staying = [
+        f"{row.kind} {row.name} stays ({row.get_health_display()})"
+        for row in others.exclude(itself).order_by("kind", "namespace", "name")
+        if action.package
+    ]
+    if staying or not action.version:
+        verb = "is" if len(deleted) == 1 else "are"
+        return "; ".join((f"{listing(deleted)} {verb} deleted", *staying)) + "."
+    return f"Operator {action.name} {action.version} is removed. Deleted: {listing(deleted)}."
 
 
 def _left_behind(action: Action) -> str:

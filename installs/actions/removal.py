@@ -62,7 +62,7 @@ def plan_remove(operator: Operator, *, without_conversion: bool = False) -> Plan
         operator,
         Action.Verb.REMOVE,
         tuple(steps),
-        version=operator.version,
+        version="" if has_installed_nothing(operator) else operator.version,
         consequences=removal_consequences(operator),
     )
 

@@ -95,7 +95,7 @@ def test_a_failed_install_tells_cause_and_remedy_is_grouped_by_cause_and_can_be_
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")
     expect(page.get_by_role("region", name="Outcome")).to_contain_text(
-        "is removed. Deleted: PlatformOperator tenant-demo."
+        "PlatformOperator tenant-demo is deleted."
     )
 
     page.goto("/operators/?view=all&q=tenant-demo")

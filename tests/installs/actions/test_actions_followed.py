@@ -15,8 +15,11 @@ from installs.actions import execute, follow
 from installs.actions.plan import plan_install
 from installs.actions.record import request
 from installs.actions.removal import plan_remove
+from installs.diagnosis.knowledge import by_id
 from installs.models import Action, Operator
+from installs.state.watch.scheduling import cluster_lease
 from olmweb.models import Cluster
+from olmweb.runtime.leases import lease
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.installs.actions.test_actions import taken_by_another
@@ -24,6 +27,7 @@ from tests.installs.actions.test_actions import taken_by_another
 pytestmark = pytest.mark.django_db
 
 GOOD, BAD = "3scale-operator", "advanced-cluster-management"
+INSTALLED_NOTHING = next(entry.id for entry in by_id().values() if entry.installs_nothing)
 
 
 @pytest.fixture
@@ -328,6 +332,38 @@ def test_a_removal_is_followed_until_the_object_is_gone(
     assert action.state == "succeeded", action.outcome
     assert sandbox.store.get("PlatformOperator", GOOD) is None
     assert not Operator.objects.filter(cluster=cluster, name=GOOD).exists()
+
+
+def test_the_outcome_of_a_removal_names_the_operators_that_stay(
+    sandbox: Sandbox, cluster: Cluster, olivia: User
+) -> None:
+    operator = installed(cluster, olivia)
+    Operator.objects.filter(pk=operator.pk).update(version="1.0.0", finding=INSTALLED_NOTHING)
+    operator.refresh_from_db()
+    action = request(plan_remove(operator), olivia)
+    assert action.version == "", "that version was not installed"
+    operator.delete()
+    make_operator(
+        cluster=cluster, kind="Subscription", name=f"{GOOD}-other", package=GOOD, health="Healthy"
+    )
+    with lease(cluster_lease(cluster.pk), 60):
+        carry_out(action)
+    assert (action.state, action.outcome) == (
+        "succeeded",
+        f"PlatformOperator {GOOD} is deleted; Subscription {GOOD}-other stays (Healthy).",
+    )
+
+
+def test_the_outcome_of_a_removal_names_the_removed_version(
+    sandbox: Sandbox, cluster: Cluster, olivia: User
+) -> None:
+    operator = installed(cluster, olivia)
+    Operator.objects.filter(pk=operator.pk).update(version="1.0.0")
+    operator.refresh_from_db()
+    action = carry_out(request(plan_remove(operator), olivia))
+    assert action.outcome == (
+        f"Operator {GOOD} 1.0.0 is removed. Deleted: PlatformOperator {GOOD}."
+    )
 
 
 def test_removing_what_is_gone_already_succeeds_without_a_write(

@@ -110,7 +110,7 @@ def test_a_removal_ends_when_the_watch_has_told_of_it(
     with lease(cluster_lease(cluster.pk), 60):
         action = request(plan_remove(operator), olivia)
         in_pauses(action, lambda: sync_cluster(cluster))
-    words = f"Operator {GOOD} is removed. Deleted: PlatformOperator {GOOD}."
+    words = f"PlatformOperator {GOOD} is deleted."
     assert (action.state, action.outcome) == ("succeeded", words)
 
 
