@@ -4,6 +4,7 @@ The fields that an upgrade applies are set by `upgrade` of the install methods (
 """
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.verdicts.read import StoredVerdict
 from installs.actions.objects import version_of
 from installs.actions.plan import Plan, verdict_on
-from installs.actions.upgrade_route import progress_on, route_of, steps_after
+from installs.actions.upgrade_route import UpgradeProgress, progress_on, route_of, steps_after
 from installs.diagnosis.approvals import Approval, approval, listing
 from installs.diagnosis.evaluate import APPROVAL
 from installs.facts.cluster_facts import watched_from
@@ -81,6 +82,12 @@ def installed_bundle(operator: Operator) -> str:
     return method.installed_bundle(operator) if method else operator.bundle
 
 
+def progress_of(operator: Operator, route: Sequence[str] | None) -> UpgradeProgress | None:
+    """How far the operator is on the route; None if it is not on its way."""
+    manual = details_of(operator).get("approval") == "Manual"
+    return progress_on(route, installed_bundle(operator), manual=manual)
+
+
 def targets_of(
     operator: Operator, facts: ResolverPackage, channel: str = ""
 ) -> list[UpgradeTarget]:
@@ -113,6 +120,23 @@ def targets_of(
             )
         )
     return targets
+
+
+def further_channels(
+    operator: Operator, facts: ResolverPackage, targets: list[UpgradeTarget]
+) -> list[tuple[str, list[str]]]:
+    """The channels of a Subscription that lead to versions which are not among the targets, with
+    these versions, the highest first. No query."""
+    method = METHODS.get(operator.kind)
+    if method is None or method.semantics != analysis.V0:
+        return []
+    shown = {target.bundle for target in targets}
+    channels = []
+    for channel in sorted(facts.channels):
+        found = targets_of(operator, facts, channel)
+        if versions := [target.version for target in found if target.bundle not in shown]:
+            channels.append((channel, versions))
+    return channels
 
 
 def path_over(operator: Operator, facts: ResolverPackage, targets: list[UpgradeTarget]) -> str:

@@ -18,10 +18,17 @@ from installs.state.upgrades import version_of
 
 @dataclass(frozen=True, slots=True)
 class UpgradeProgress:
-    """A route of which `done` steps have finished, and not all."""
+    """A route of which `done` steps have finished, and not all. `manual`: OLM v0 begins each step
+    after an approval of its own."""
 
     route: tuple[str, ...]
     done: int
+    manual: bool = False
+
+    @property
+    def is_offer(self) -> bool:
+        """Nobody requested the steps that follow the installation: OLM v0 offers each."""
+        return self.manual and not self.route[0]
 
     @property
     def steps(self) -> int:
@@ -32,6 +39,13 @@ class UpgradeProgress:
         """`Upgrading from 1.0.0 to 2.0.0 over 1.5.0: 1 of 2 steps done, now at 1.5.0.`"""
         versions = {name: version_of(name, {}, None) for name in self.route}
         start, first, *rest = self.route
+        if self.is_offer:
+            current, following = (
+                versions[name] or name
+                for name in self.route[max(self.done, 1) : max(self.done, 1) + 2]
+            )
+            state = f"{current} is installed" if self.done else f"Installs {current} after approval"
+            return f"{state}. {following} is offered next and needs an approval of its own."
         if start:
             what = f"Upgrading {in_words(start, self.route[1:], versions)}"
         else:
@@ -43,18 +57,22 @@ class UpgradeProgress:
 
     def step_to(self, bundles: Sequence[str]) -> str:
         """`step 2 of 3 to 2.0.0` for the step that leads to one of the bundles; empty without
-        one."""
+        one, and for a step that OLM v0 only offers."""
+        if self.is_offer:
+            return ""
         numbers = [number for number, name in enumerate(self.route) if number and name in bundles]
         last = self.route[-1]
         target = version_of(last, {}, None) or last
         return f"step {numbers[0]} of {self.steps} to {target}" if numbers else ""
 
 
-def progress_on(route: Sequence[str] | None, installed: str) -> UpgradeProgress | None:
+def progress_on(
+    route: Sequence[str] | None, installed: str, *, manual: bool = False
+) -> UpgradeProgress | None:
     """None if the installed bundle is the last of the route or none of it."""
     if not route or installed not in route[:-1]:
         return None
-    return UpgradeProgress(tuple(route), list(route).index(installed))
+    return UpgradeProgress(tuple(route), list(route).index(installed), manual)
 
 
 def steps_after(

@@ -99,6 +99,9 @@ def upgrade(
         verdicts = plan_changes.verdicts_on_targets(operator, offer.package, targets)
         context["targets"] = [(target, verdicts.get(target.bundle)) for target in targets]
         context["over"] = plan_changes.path_over(operator, offer.facts, targets)
+        if len(targets) < plan_changes.TARGETS_SHOWN:
+            further = plan_changes.further_channels(operator, offer.facts, targets)
+            context["further"] = [(name, ", ".join(versions[:3])) for name, versions in further]
     if waiting := plan_changes.waiting_plan(operator):
         reach = plan_changes.explain_reach(operator, waiting, targets)
         context |= {"waiting": waiting, "reach": reach, "cluster": operator.cluster}

@@ -22,8 +22,7 @@ from installs.actions import buttons
 from installs.actions.alternatives import catalogs_beside
 from installs.actions.bulk_changes import BulkChange, address_of, changes_for
 from installs.actions.configuration import is_configurable
-from installs.actions.plan_changes import installed_bundle
-from installs.actions.upgrade_route import progress_on
+from installs.actions.plan_changes import progress_of
 from installs.methods import METHODS
 from installs.models import NEEDS_ATTENTION, AccessAnswer, Action, Health, Operator
 from installs.presenters.diagnosis import (
@@ -143,7 +142,7 @@ def operator_detail(
         **_offered_actions(
             request, operator, details, upgradable=upgradable, configurable=configurable
         ),
-        "progress": progress_on(operator.route, installed_bundle(operator)),  # type: ignore[attr-defined]
+        "progress": progress_of(operator, operator.route),  # type: ignore[attr-defined]
         **details,
         "steps": remedy_steps(
             details["remedy"],

@@ -55,6 +55,36 @@ def test_the_progress_names_the_versions_and_the_steps(
     assert progress.sentence == sentence
 
 
+@pytest.mark.parametrize(
+    ("installed", "sentence"),
+    [
+        (
+            "",
+            "Installs 1.0.0 after approval. 1.5.0 is offered next and needs an approval of its "
+            "own.",
+        ),
+        (
+            "etcd.v1.0.0",
+            "1.0.0 is installed. 1.5.0 is offered next and needs an approval of its own.",
+        ),
+        (
+            "etcd.v1.5.0",
+            "1.5.0 is installed. 2.0.0 is offered next and needs an approval of its own.",
+        ),
+    ],
+)
+def test_after_an_installation_with_manual_approval_later_versions_are_offers(
+    installed: str, sentence: str
+) -> None:
+    progress = progress_on(("", *ROUTE), installed, manual=True)
+    assert progress is not None
+    assert progress.sentence == sentence
+    assert progress.step_to(ROUTE) == ""
+    upgrade = progress_on(ROUTE, "etcd.v1.0.0", manual=True)
+    assert upgrade is not None
+    assert upgrade.sentence.startswith("Upgrading from 1.0.0 to 2.0.0 over 1.5.0:")
+
+
 def test_a_route_that_has_ended_or_was_left_has_no_progress() -> None:
     assert progress_on(ROUTE, "etcd.v2.0.0") is None
     assert progress_on(ROUTE, "etcd.v1.2.0") is None
@@ -114,37 +144,38 @@ def test_approvals_continue_the_route_of_the_installation(
     install = record.request(plan_install(prod, package, "", "Subscription", fields), olivia)
     assert install.route == ["", *ROUTE]
     page = assert_page(client.get(f"/activity/actions/{install.pk}"))
-    assert "Target: etcd.v2.0.0" in page.text, "also before the Subscription is there"
+    assert "Target: etcd.v1.0.0" in page.text, "the version that was chosen"
     Action.objects.filter(pk=install.pk).update(state="succeeded")
     operator = "/operators/prod/Subscription/apps/etcd"
 
     subscribe(prod, "", "1.0.0")
     page = assert_page(client.get(f"/activity/actions/{install.pk}"))
-    assert "InstallPlan install-1.0.0 requires approval, step 1 of 3 to 2.0.0" in page.text
+    offered = "is offered next and needs an approval of its own."
+    assert f"Installs 1.0.0 after approval. 1.5.0 {offered}" in page.text
     assert approve(prod, olivia).route == ["", *ROUTE]
 
     subscribe(prod, "1.0.0", "1.5.0")
     page = assert_page(client.get(f"/activity/actions/{install.pk}"))
-    sentence = "Installing 1.0.0, then upgrading to 2.0.0 over 1.5.0: 1 of 3 steps done, now at"
-    assert f"{sentence} 1.0.0." in page.text
-    assert "Next: InstallPlan install-1.5.0 requires approval, step 2 of 3 to 2.0.0" in page.text
-    assert f"{sentence} 1.0.0." in assert_page(client.get(operator)).text
+    first = f"1.0.0 is installed. 1.5.0 {offered}"
+    assert first in page.text
+    assert "Next: InstallPlan install-1.5.0 requires approval" in page.text
+    assert "step 2" not in page.text
+    assert first in assert_page(client.get(operator)).text
     assert approve(prod, olivia).route == ["", *ROUTE]
 
     subscribe(prod, "1.5.0", "2.0.0")
-    assert f"{sentence} 1.5.0." not in assert_page(client.get(operator)).text
-    subscribed = sentence.replace("1 of 3", "2 of 3")
-    assert f"{subscribed} 1.5.0." in assert_page(client.get(operator)).text
+    second = f"1.5.0 is installed. 2.0.0 {offered}"
+    assert second in assert_page(client.get(operator)).text
     waiting = "Waiting for OLM to create the next InstallPlan."
     address = f"/activity/actions/{install.pk}"
     assert waiting not in assert_page(client.get(address)).text
     Operator.objects.update(health="Healthy")
-    assert f"{subscribed} 1.5.0. {waiting}" in assert_page(client.get(address)).text
+    assert f"{second} {waiting}" in assert_page(client.get(address)).text
 
     Operator.objects.update(details={"installed_csv": ROUTE[-1], "current_csv": ROUTE[-1]})
-    assert "steps done" not in assert_page(client.get(operator)).text
+    assert offered not in assert_page(client.get(operator)).text
     page = assert_page(client.get(f"/activity/actions/{install.pk}"))
-    assert "steps done" not in page.text
+    assert offered not in page.text
 
 
 def test_an_approval_begins_a_route_of_its_own(prod: Cluster, client: Client, olivia: Any) -> None:

@@ -236,8 +236,21 @@ def test_an_upgrade_in_the_default_channel_has_the_targets_of_that_channel(write
     address = waiting_upgrade()
     Operator.objects.update(channel="")
     page = assert_page(writer.get(address))
-    assert "No later version in the catalog" not in page.text
+    assert "No later version in" not in page.text
     assert "The upgrade goes from 1.0.0 to 1.2.0 over 1.1.0" in page.text
+    assert "Other channels lead to" not in page.text, "the old channel has nothing more"
+
+
+def test_an_upgrade_names_the_other_channels_with_other_versions(writer: Client) -> None:
+    address = waiting_upgrade()
+    Operator.objects.update(channel="old")
+    page = assert_page(writer.get(address))
+    assert "Other channels lead to other versions: stable to 1.2.0." in page.text
+    Operator.objects.update(
+        health="Healthy", details={"installed_csv": "etcd.v1.1.0", "current_csv": "etcd.v1.1.0"}
+    )
+    page = assert_page(writer.get(address))
+    assert "No later version in this channel. Other channels lead" in page.text
 
 
 def test_an_installplan_off_the_upgrade_path_says_so(writer: Client) -> None:
