@@ -13,10 +13,11 @@ from installs.diagnosis.aggregated import (
     explain_aggregated,
     explain_impact,
 )
-from installs.diagnosis.knowledge import title_for
 from installs.diagnosis.types import read_conditions
 from installs.models import ClusterOperator, ClusterOperatorMember, Operator
 from installs.queries import narrow, search
+from installs.queries.operator_index import CauseFacts
+from installs.queries.operators import cause_title
 from olmweb.kube.conditions import status_of
 from olmweb.web.tables import Column, Table
 
@@ -84,33 +85,40 @@ def members_of(row: ClusterOperator) -> list[MemberGroup]:
     """Its members grouped by our finding, else by reason, most members first; one query."""
     groups: dict[tuple[str, str], list[ClusterOperatorMember]] = {}
     for member in row.members.select_related("operator", "operator__cluster").order_by("name"):
-        operator = member.operator
-        finding = operator.finding if operator else ""
-        title = (
-            title_for(finding, operator.facts, operator.kind, operator.reason) if operator else ""
-        )
-        groups.setdefault((finding, title or member.reason), []).append(member)
-    member_groups = [MemberGroup(key[0], key[1], tuple(members)) for key, members in groups.items()]
+        finding = member.operator.finding if member.operator else ""
+        groups.setdefault((finding, "" if finding else member.reason), []).append(member)
+    member_groups = [
+        MemberGroup(finding, _title(finding, reason, members), tuple(members))
+        for (finding, reason), members in groups.items()
+    ]
     return sorted(member_groups, key=lambda group: (-len(group.members), group.title))
+
+
+def _title(finding: str, reason: str, members: Sequence[ClusterOperatorMember]) -> str:
+    """The title that the page of causes has for these operators."""
+    operators = [member.operator for member in members if member.operator]
+    facts = [CauseFacts(finding, row.reason, row.kind, row.facts) for row in operators]
+    return cause_title(finding, reason, facts)
 
 
 def explanation_of(row: ClusterOperator, groups: Sequence[MemberGroup]) -> Explanation:
     """The aggregated ClusterOperator explained from its members and the PlatformOperators of its
     cluster; one query.
     """
+    titles = {member.name: group.title for group in groups if group.id for member in group.members}
     members = [Member(member.name, member.reason) for group in groups for member in group.members]
     rows = Operator.objects.filter(cluster=row.cluster_id, kind="PlatformOperator").values_list(
-        "name", "conditions", "reason", "finding", "facts", "since"
+        "name", "conditions", "reason", "since"
     )
     itself = [
         PlatformOperatorStatus(
             name=name,
             installed=status_of(conditions, "Installed") == "True",
             reason=reason,
-            cause=title_for(finding, facts, "PlatformOperator", reason),
+            cause=titles.get(name, ""),
             since=since,
         )
-        for name, conditions, reason, finding, facts, since in rows
+        for name, conditions, reason, since in rows
     ]
     return explain_aggregated(read_conditions(row.conditions), members, itself)
 

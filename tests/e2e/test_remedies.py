@@ -13,7 +13,7 @@ from tests.e2e.steps import press
 pytestmark = pytest.mark.e2e
 
 CAUSE = "AllNamespaces install mode required by PlatformOperator"
-OTHER_CAUSE = "Resource conflict: owned by another operator"
+OTHER_CAUSE = "Resource conflict: the object exists already"
 ALL_MS = 240_000  # more than twenty actions, three at a time
 
 
@@ -39,7 +39,7 @@ def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_p
     pages: list[str] = []
     page.on("framenavigated", lambda frame: pages.append(frame.url))
 
-    press(page, page.get_by_role("link", name=f"Migrate all with {CAUSE}"))
+    press(page, page.get_by_role("link", name=f"Migrate to Subscriptions with {CAUSE}"))
 
     page.wait_for_url("**/operators/bulk-change**")
     outcome = page.get_by_role("status").filter(has_text="Dry run passed")

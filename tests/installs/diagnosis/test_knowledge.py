@@ -270,7 +270,7 @@ def test_the_causes_of_the_published_audit_have_the_titles_that_pages_show() -> 
         titles["webhookdefinitions-unsupported-rukpak"]
         == "Webhooks not supported by PlatformOperator"
     )
-    assert titles["helm-ownership-conflict"] == "Resource conflict: owned by another operator"
+    assert titles["helm-ownership-conflict"] == "Resource conflict: the object exists already"
 
 
 def test_classifying_a_text_of_the_greatest_length_ends_in_time() -> None:

@@ -82,22 +82,33 @@ def test_the_aggregated_one_groups_its_members_by_our_finding(
     assert "1 InstallFailed" in page.text, "a member whose message is not known keeps its reason"
     assert "/operators/prod/PlatformOperator/-/mode-00" in page.links
     assert "It blocks the completion of a cluster installation" in page.text
-    assert "It does not block" in page.text
+    assert "While it is unavailable the ClusterVersion is Failing" in page.text
 
 
-def test_two_forms_of_one_finding_have_parts_of_their_own(reader: Client, prod: Cluster) -> None:
+def test_members_are_counted_by_cause_as_on_the_page_of_causes(
+    reader: Client, prod: Cluster
+) -> None:
     make_failing_world(prod)
     row = ClusterOperator.objects.get(aggregated=True)
     for name, facts in (("owned", {"owner": "other"}), ("unowned", {"unowned_release": "unowned"})):
         operator = make_operator(
-            cluster=prod, name=name, finding="helm-ownership-conflict", facts=facts
+            cluster=prod, name=name, finding="helm-ownership-conflict", facts=facts, health="Failed"
         )
         ClusterOperatorMember.objects.create(
             cluster_operator=row, name=name, reason="InstallFailed", operator=operator
         )
+    title = "3 Resource conflict: the object exists already"
+    for address in (AGGREGATED, "/operators/?view=cause"):
+        text = assert_page(reader.get(address)).text
+        assert title in text
+        assert "Resource conflict: owned by another operator" not in text
     text = assert_page(reader.get(AGGREGATED)).text
-    assert "Resource conflict: owned by another operator" in text
-    assert "Resource conflict: the object exists already" in text
+    assert f"{title}: collision, owned, unowned" in text
+    Operator.objects.filter(name="unowned").update(facts={"owner": "other"})
+    Cluster.objects.update(revision=7)
+    for address in (AGGREGATED, "/operators/?view=cause"):
+        text = assert_page(reader.get(address)).text
+        assert "3 Resource conflict: owned by another operator" in text
 
 
 def test_a_member_without_its_object_and_a_disagreement_are_told(
