@@ -14,6 +14,10 @@ from installs.diagnosis.types import Condition
 from olmweb.kube.fields import read_time
 
 NAME = "platform-operators-aggregated"
+# While the ClusterVersion is Failing; oc pkg/cli/admin/upgrade/upgrade.go: checkForUpgrade.
+REFUSED_WHILE_FAILING = (
+    "oc adm upgrade refuses to start any update without --allow-upgrade-with-warnings"
+)
 # Releases of the manager differ in their words.
 _MEMBER = re.compile(
     r"encountered the failing (?P<name>\S{1,253}) platform operator"
@@ -211,15 +215,13 @@ def explain_impact(conditions: Iterable[Condition]) -> tuple[str, str]:
         "the completion of a running update",
         "the start of an update to the next minor version",
     )
-    leaves = (
-        f"It does not block {listing(free)}." if free else "There is nothing that it leaves free."
-    )
+    leaves = f"It does not block {listing(free)}." if free else ""
     if _is_unavailable(conditions):
-        leaves += (
-            " But while it is unavailable the ClusterVersion is Failing, and oc adm upgrade refuses"
-            " to start any update without --allow-upgrade-with-warnings."
-        )
-    return (f"It blocks {listing(blocked)}." if blocked else "It blocks nothing.", leaves)
+        leaves = f"While it is unavailable the ClusterVersion is Failing: {REFUSED_WHILE_FAILING}."
+    return (
+        f"It blocks {listing(blocked)}." if blocked else "It blocks nothing.",
+        leaves or "There is nothing that it leaves free.",
+    )
 
 
 def summarize_impact(conditions: Iterable[Condition]) -> str:
@@ -234,8 +236,13 @@ def summarize_impact(conditions: Iterable[Condition]) -> str:
     if not blocked:
         return "Blocks nothing."
     if _is_unavailable(conditions):
-        return f"Blocks {listing(blocked)}; the ClusterVersion is Failing meanwhile."
+        return f"Blocks {listing(blocked)}; meanwhile {REFUSED_WHILE_FAILING}."
     return f"Blocks {listing(blocked)}" + (f", not {' or '.join(free)}." if free else ".")
+
+
+def blocks_completion(conditions: Iterable[Condition]) -> bool:
+    """Whether an update does not complete while its conditions are so."""
+    return "update" in _impact(conditions, "installation", "update", "next minor")[0]
 
 
 def _is_unavailable(conditions: Iterable[Condition]) -> bool:

@@ -11,7 +11,11 @@ from django.db.models import Count, Q, Value
 from catalogs.models import Catalog
 from catalogs.queries import CatalogState, distinct_catalogs
 from installs.diagnosis.aggregated import NAME as AGGREGATED
-from installs.diagnosis.aggregated import summarize_impact
+from installs.diagnosis.aggregated import (
+    REFUSED_WHILE_FAILING,
+    blocks_completion,
+    summarize_impact,
+)
 from installs.diagnosis.types import read_conditions
 from installs.models import (
     FAILING,
@@ -103,7 +107,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 @dataclass(frozen=True, slots=True)
 class ClusterUpdate:
     """The state of the ClusterVersion; `desired` is another version while an update runs.
-    `failing_operator` is the ClusterOperator that the message `failing` names, if it names one."""
+    `failing_operator` is the ClusterOperator that the message `failing` names, if it names one.
+    `delayers` are the ClusterOperators that it does not name and without which no update
+    completes."""
 
     version: str
     desired: str
@@ -111,6 +117,12 @@ class ClusterUpdate:
     blockers: tuple[UpdateBlocker, ...]
     failing: str
     failing_operator: str = ""
+    delayers: tuple[ClusterOperator, ...] = ()
+
+    @property
+    def refusal(self) -> str:
+        """What `oc adm upgrade` does while the cluster is failing; empty if it is not."""
+        return REFUSED_WHILE_FAILING if self.failing else ""
 
 
 def _update_of(
@@ -144,6 +156,12 @@ def _update_of(
         blockers=tuple(blockers),
         failing=failing,
         failing_operator=named[0] if len(named) == 1 else "",
+        delayers=tuple(
+            operator
+            for operator in cluster_operators
+            if operator.name not in named
+            and blocks_completion(read_conditions(operator.conditions))
+        ),
     )
 
 

@@ -87,7 +87,7 @@ QUOTED = 500  # characters of a message or of a catalog's text that are quoted
 class Weight(StrEnum):
     """The severity of a blocker, worst first."""
 
-    BLOCKS = "blocks"  # the update can't start
+    BLOCKS = "blocks"  # the update can't start, unless forced
     HOLDS = "holds"  # an operator refuses upgrades now, or an update would not complete
     UNKNOWN = "unknown"  # a deciding fact is not stored
     PLAN = "plan"  # the update succeeds, but leaves something that needs a plan
@@ -162,6 +162,7 @@ TITLES = {
     "cluster-version": "The cluster refuses the update",
     "cluster-operator": "A ClusterOperator is not upgradeable",
     "cluster-failing": "The cluster is failing",
+    "cluster-operator-unhealthy": "A ClusterOperator blocks the completion",
     "max-openshift": "Does not support the next OpenShift",
     "max-openshift-unreadable": "Invalid maximum OpenShift version",
     "reported-incompatible": "Reported as incompatible by the cluster",

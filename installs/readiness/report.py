@@ -15,8 +15,9 @@ from catalogs.graph import GraphEntry
 from catalogs.models import Bundle, Catalog, Channel, Package
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.semver import read_version
+from installs.diagnosis.aggregated import REFUSED_WHILE_FAILING
 from installs.diagnosis.notes import PART_OF_OLM
-from installs.models import Component, Health, Operator
+from installs.models import ClusterOperator, Component, Health, Operator
 from installs.queries.overview import ClusterUpdate, UpdateBlocker, updates_of
 from installs.readiness.blockers import (
     TITLES,
@@ -113,6 +114,11 @@ class Readiness:
     def failing(self) -> bool:
         """Whether the ClusterVersion says Failing=True."""
         return any(row.code == "cluster-failing" for row in self.rows)
+
+    @property
+    def delayers(self) -> list[str]:
+        """Names of the ClusterOperators that block the completion of an update alone."""
+        return [row.name for row in self.rows if row.code == "cluster-operator-unhealthy"]
 
     def is_blocked_by(self, operators: Iterable[Operator]) -> bool:
         """Whether one of the operators blocks the next minor version."""
@@ -384,6 +390,10 @@ def _of_cluster(
     if update and update.failing:
         row = target.row("ClusterVersion", _failing(update.failing), "version")
         rows.append(replace(row, reason_at=update.failing_operator))
+    rows += [
+        target.row("ClusterOperator", _delayer(delayer), delayer.name)
+        for delayer in (update.delayers if update else ())
+    ]
     # What is part of OLM is updated with the cluster, and no catalog has it.
     checked = [
         operator
@@ -535,12 +545,26 @@ def _failing(message: str) -> UpgradeBlocker:
     """The condition Failing of the ClusterVersion; mirrors checks of `oc adm upgrade`."""
     return UpgradeBlocker(
         "cluster-failing",
-        Weight.HOLDS,
+        Weight.BLOCKS,
         f"ClusterVersion version says Failing=True: {_one_line(message)}.",
         (
-            "Resolve this first: an update that starts now does not complete before, and oc adm "
-            "upgrade refuses to start it without --allow-upgrade-with-warnings.",
+            f"Resolve this first: until then {REFUSED_WHILE_FAILING}, and an update that was "
+            "started with it does not complete.",
         ),
+    )
+
+
+def _delayer(row: ClusterOperator) -> UpgradeBlocker:
+    """A ClusterOperator without which no update completes."""
+    available = row.available or "Unknown"
+    state = "Degraded=True" if row.degraded == "True" else f"Available={available}"
+    because = f" ({row.reason})" if row.reason else ""
+    return UpgradeBlocker(
+        "cluster-operator-unhealthy",
+        Weight.HOLDS,
+        f"ClusterOperator {row.name} says {state}{because}: {_one_line(row.message)}. An update "
+        "can start, but it does not complete before this has changed.",
+        ("Do what its message asks for; the condition clears by itself.",),
     )
 
 

@@ -10,6 +10,8 @@ from catalogs import lookup
 from catalogs.models import Catalog
 from catalogs.revisions.text import plain
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
+from installs.diagnosis.aggregated import REFUSED_WHILE_FAILING
+from installs.diagnosis.approvals import listing
 from installs.readiness.blockers import TITLES, Weight
 from installs.readiness.report import Readiness, ReadinessRow, readiness
 from olmweb.errors import BadRequest, OlmwebError
@@ -120,16 +122,21 @@ def verdict(report: Readiness, *, reading: bool = False) -> str:
         return f"The version of cluster {report.cluster} is not known yet."
     target = f"{report.platform} {report.following}"
     blocks = report.counts[Weight.BLOCKS]
+    delayed = ""
+    if delayers := report.delayers:
+        names = listing([f"ClusterOperator {name}" for name in delayers])
+        delayed = f" An update does not complete before {names} recovers."
     if blocks:
-        return f"{blocks} {'blocker' if blocks == 1 else 'blockers'} for {target}."
-    failing = " The cluster is failing, so an update may not complete." if report.failing else ""
+        failing = f" The cluster is failing: {REFUSED_WHILE_FAILING}." if report.failing else ""
+        noun = "blocker" if blocks == 1 else "blockers"
+        return f"{blocks} {noun} for {target}.{failing}{delayed}"
     unknown = report.counts[Weight.UNKNOWN]
     if unknown and reading:
-        return f"No blocker for {target} found so far.{failing}"
+        return f"No blocker for {target} found so far.{delayed}"
     if unknown:
         checks = "1 check is" if unknown == 1 else f"{unknown} checks are"
-        return f"No known blocker for {target}; {checks} incomplete.{failing}"
-    return f"No blocker for {target}.{failing}"
+        return f"No known blocker for {target}; {checks} incomplete.{delayed}"
+    return f"No blocker for {target}.{delayed}"
 
 
 def markdown(reports: Iterable[Readiness], request: ReadinessRequest) -> Iterator[str]:

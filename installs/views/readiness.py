@@ -167,7 +167,7 @@ class _ShownCluster:
             return "blocks"
         if counts["unknown"]:
             return "reading" if self.unread else "unknown"
-        return "failing" if self.readiness.failing else "ok"
+        return "delayed" if self.readiness.delayers else "ok"
 
 
 def _matching(report: Readiness, query: ReadinessRequest, unread: list[str]) -> _ShownCluster:

@@ -65,9 +65,8 @@ def test_a_failing_operator_blocks_completion_but_not_the_start_of_an_update() -
         "It blocks the completion of a cluster installation and the completion of a running update."
     )
     assert leaves == (
-        "It does not block the start of an update to the next minor version. But while it is "
-        "unavailable the ClusterVersion is Failing, and oc adm upgrade refuses to start any "
-        "update without --allow-upgrade-with-warnings."
+        "While it is unavailable the ClusterVersion is Failing: oc adm upgrade refuses to start "
+        "any update without --allow-upgrade-with-warnings."
     )
 
 
@@ -91,8 +90,8 @@ def test_the_short_line_has_the_same_facts() -> None:
     )
     gone = Condition("Available", "False")
     assert summarize_impact((gone,)) == (
-        "Blocks completing an installation and completing an update; the ClusterVersion is "
-        "Failing meanwhile."
+        "Blocks completing an installation and completing an update; meanwhile oc adm upgrade "
+        "refuses to start any update without --allow-upgrade-with-warnings."
     )
     assert summarize_impact((held,)) == (
         "Blocks completing an installation, completing an update and starting a minor version "
@@ -125,7 +124,7 @@ def test_members_are_grouped_by_our_cause_else_by_their_reason() -> None:
     )
     blocks, leaves = explain_impact(FAILING)
     assert blocks.startswith("It blocks the completion of a cluster installation")
-    assert leaves.startswith("It does not block the start of an update to the next minor version.")
+    assert leaves.startswith("While it is unavailable the ClusterVersion is Failing:")
     assert "Progressing=True does not say that work goes on" in found.remarks[0]
 
 

@@ -283,19 +283,21 @@ def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) ->
     }
     Component.objects.filter(kind="ClusterVersion").update(conditions=[condition])
     row = the_row(prod, "cluster-failing")
-    assert (row.kind, row.weight) == ("ClusterVersion", "holds")
+    assert (row.kind, row.weight) == ("ClusterVersion", "blocks")
     assert row.sentence == (
         "ClusterVersion version says Failing=True: Cluster operator etcd is not available."
     )
     page = assert_page(reader.get("/readiness/"))
     text = page.text
     assert "/cluster-operators/?cluster=prod" in page.links
-    assert "Failing No blocker for OpenShift 4.17. The cluster is failing, so an update" in text
-    assert "Ready No blocker" not in text
-    assert "Failing The cluster is failing ClusterVersion version says Failing=True" in text
+    refusal = "oc adm upgrade refuses to start any update without --allow-upgrade-with-warnings"
+    assert f"Blocked 1 blocker for OpenShift 4.17. The cluster is failing: {refusal}." in text
+    assert "No blocker" not in text
+    assert "The cluster is failing ClusterVersion version says Failing=True" in text
+    assert f"until then {refusal}, and" in text
+    assert f"Until it is resolved, {refusal}." in assert_page(reader.get("/")).text
     report = assert_page(reader.get("/report/")).text
-    assert "Failing The cluster is failing version ClusterVersion" in report
-    assert "Holds back an operator The cluster" not in report
+    assert "Blocks the update The cluster is failing version ClusterVersion" in report
     for name in ("etcd", "kube-apiserver"):
         make_clusteroperator(prod, name, available="False", severity=3)
     make_operator(cluster=prod)
@@ -303,6 +305,27 @@ def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) ->
     for path in ("/readiness/", "/"):
         page = assert_page(reader.get(path))
         assert "/cluster-operators/prod/etcd" in page.links
+
+
+def test_a_cluster_operator_that_blocks_the_completion_alone_has_a_row(
+    reader: Client, prod: Cluster
+) -> None:
+    make_clusteroperator(
+        prod, "insights", available="True", degraded="True", reason="UploadFailed",
+        message="Unable to upload", severity=2,
+    )  # fmt: skip
+    row = the_row(prod, "cluster-operator-unhealthy")
+    assert (row.kind, row.name, row.weight) == ("ClusterOperator", "insights", "holds")
+    assert row.sentence.startswith(
+        "ClusterOperator insights says Degraded=True (UploadFailed): Unable to upload. An update "
+    )
+    page = assert_page(reader.get("/readiness/"))
+    verdict = "An update does not complete before ClusterOperator insights recovers."
+    assert f"Won’t complete No blocker for OpenShift 4.17. {verdict}" in page.text
+    assert "Blocks the completion A ClusterOperator blocks the completion" in page.text
+    assert "/cluster-operators/prod/insights" in page.links
+    report = assert_page(reader.get("/report/")).text
+    assert "Blocks the completion A ClusterOperator blocks the completion insights" in report
 
 
 def test_a_message_that_names_no_operator_promises_no_rows(prod: Cluster) -> None:

@@ -183,8 +183,8 @@ def test_the_aggregated_clusteroperator_says_what_it_blocks_and_what_not(reader:
     make_failing_world(make_cluster(name="prod"))
     page = assert_page(reader.get("/"))
     assert (
-        "Blocks completing an installation and completing an update; "
-        "the ClusterVersion is Failing meanwhile."
+        "Blocks completing an installation and completing an update; meanwhile oc adm upgrade "
+        "refuses to start any update without --allow-upgrade-with-warnings."
     ) in page.text
 
 

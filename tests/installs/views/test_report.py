@@ -92,7 +92,7 @@ def test_the_same_comes_as_markdown(reader: Client) -> None:
     for line in (
         "\n## Cluster prod\n",
         "\n- Version: 4.16.3\n",
-        "\n- Next minor version: 2 blockers for OpenShift 4.17.\n",
+        "\n- Next minor version: 2 blockers for OpenShift 4.17. ",
         "\n- **AllNamespaces install mode required by PlatformOperator** (5): mode-00, ",
         "\n  - First step: It can't be installed as a PlatformOperator",
         "(blocks): Subscription openshift-operators/grafana: ",
