@@ -13,8 +13,8 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from catalogs.install_methods import InstallMethod
-from installs.actions.plan_changes import installed_bundle
-from installs.actions.upgrade_route import UpgradeProgress, progress_on
+from installs.actions.plan_changes import progress_of
+from installs.actions.upgrade_route import UpgradeProgress
 from installs.diagnosis.knowledge import finding_for
 from installs.models import Action, Health, Operator
 from installs.presenters.diagnosis import NextStep, chain, next_steps, remedy_steps
@@ -196,7 +196,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     context = {
         "action": action,
         "latest": latest,
-        "earlier": [*reversed(later[:-1]), action] if later else [],
+        "earlier": _earlier(action, later),
         "ended": ended,
         "final": final,
         "operator": operator,
@@ -226,6 +226,27 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     )
 
 
+def _earlier(action: Action, later: Sequence[Action]) -> list[tuple[Action, str]]:
+    """The action and those that continue it without the newest, newest first, each with its outcome
+    as it is now: an InstallPlan that required approval may be approved since."""
+    approved = {row.name for row in later if row.verb == Action.Verb.APPROVE and _was_sent(row)}
+    rows = []
+    for row in reversed([action, *later][:-1]):
+        outcome = row.outcome
+        if row.outcome_code == "needs-approval":
+            for plan in approved:
+                outcome = outcome.replace(
+                    f"InstallPlan {plan} requires approval",
+                    f"InstallPlan {plan} was approved later",
+                )
+        rows.append((row, outcome))
+    return rows
+
+
+def _was_sent(action: Action) -> bool:
+    return action.state in (Action.State.APPLIED, Action.State.SUCCEEDED)
+
+
 def _is_final(latest: Action) -> bool:
     """Whether nothing that the page shows can change any more; `latest` is the newest of the action
     and those that continue it."""
@@ -239,7 +260,9 @@ def _is_final(latest: Action) -> bool:
 
 def _target(action: Action) -> str:
     """The bundles that the action leads to, of an upgrade in several steps the last."""
-    return action.route[-1] if action.route else action.target.replace(",", ", ")
+    if action.route and action.verb == Action.Verb.UPGRADE:
+        return str(action.route[-1])
+    return action.target.replace(",", ", ")
 
 
 def _progress(
@@ -251,7 +274,7 @@ def _progress(
     if len(operators) != 1 or not going_on:
         return None
     routes = (row.route for row in (*reversed(later), action) if row.route)
-    return progress_on(next(routes, None), installed_bundle(operators[0]))
+    return progress_of(operators[0], next(routes, None))
 
 
 def _next_steps(

@@ -1,8 +1,6 @@
 """A Subscription in a namespace of its own, from its installation with manual approval over an
 intermediate version to its removal, with the keyboard alone."""
 
-import re
-
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -82,17 +80,11 @@ def test_a_subscription_is_installed_approved_upgraded_and_removed_with_the_keyb
     page.keyboard.press("Enter")
     page.wait_for_url("**/activity/actions/*")
 
-    # The page of the installation shows what each next InstallPlan brings, and approves it. The
-    # next one is closed, so that pressing again approves nothing that was not read.
+    # The page of the installation shows what each next InstallPlan brings, and approves it.
     outcome = page.locator("#outcome")
     approve = page.get_by_role("button", name="Approve InstallPlan")
-    for number, version in enumerate(("1.0.1", "1.1.0", "1.2.0"), start=1):
+    for version in ("1.0.1", "1.1.0", "1.2.0"):
         bundle = f"backup-demo.v{version}"
-        heading = page.get_by_role("heading", name=re.compile(f", step {number} of 3 to 1.2.0$"))
-        expect(heading).to_be_visible(timeout=steps.OUTCOME_MS)
-        if number > 1:
-            expect(approve).to_have_count(0)
-            press(page, page.locator("summary", has_text="Review InstallPlan"))
         brought = page.get_by_role("table", name="What the InstallPlan changes")
         expect(brought).to_contain_text(bundle, timeout=steps.OUTCOME_MS)
         press(page, approve)

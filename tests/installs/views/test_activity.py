@@ -351,7 +351,7 @@ def test_the_page_of_a_waiting_installation_says_once_that_it_requires_approval(
     assert "Review InstallPlan" not in text, "the first one is shown with its button"
 
 
-def test_after_an_approval_the_next_installplan_has_to_be_opened_before_it_is_approved(
+def test_after_an_approval_the_next_installplan_is_shown_as_the_first(
     client: Client, prod: Cluster, olivia: Any
 ) -> None:
     grafana, action = make_waiting_installation(prod)
@@ -363,11 +363,8 @@ def test_after_an_approval_the_next_installplan_has_to_be_opened_before_it_is_ap
     plan = grafana.details["plan"]
     for row in (action, approval):
         content = client.get(f"/activity/actions/{row.pk}").content.decode()
-        closed = content.split(f'<details class="olm-fold" id="approval-{plan}">')[1]
-        fold = closed.split("</details>")[0]
-        assert f"Review InstallPlan {plan}" in fold
-        assert "What the InstallPlan changes" in fold
-        assert f'id="approve-{plan}"' in fold
+        assert "Review InstallPlan" not in content
+        assert "What the InstallPlan changes" in content
         assert content.count(f'id="approve-{plan}"') == 1, "once, though it is about two operators"
         assert f"Next: InstallPlan {plan} requires approval" in " ".join(content.split())
 
@@ -431,6 +428,7 @@ def test_the_page_of_an_installation_is_final_after_its_last_approval(
     assert page.text.index("The second.") < page.text.index("Before that")
     assert page.text.index("Before that") < page.text.index("The first.")
     assert page.text.index("The first.") < page.text.index("grafana is subscribed")
+    assert "Manifests of “Install grafana”" in page.text
     rev = moving.content.decode().split("rev=")[1][:18]
     assert client.get(path, {"rev": rev}, headers=POLL).status_code == 204
     Action.objects.filter(pk=last.pk).update(
@@ -487,6 +485,9 @@ def test_the_removal_on_the_page_of_an_action_is_followed_there(
     Operator.objects.all().delete()
     page = assert_page(client.get(path))
     assert "Succeeded Remove grafana requested" in page.text
+    heading = client.get(path).content.decode().partition("<h1")[2].partition("</h1>")[0]
+    assert "Remove grafana" in heading
+    assert "Details of “Install grafana”" in page.text
     assert "Left on the cluster: Namespace apps. View and clean up leftovers" in page.text
     assert "Before that Succeeded Install grafana" in page.text
     assert client.get(path).context["final"], "nothing changes any more"
@@ -505,6 +506,12 @@ def test_a_removal_that_failed_ends_no_installation(
     client.force_login(olivia)
     page = assert_page(client.get(f"/activity/actions/{action.pk}"))
     assert "Succeeded Approve grafana 1.0.0 (InstallPlan install-1) requested" in page.text
+    plan = grafana.details["plan"]
+    assert f"InstallPlan {plan} requires approval." in page.text, "another one was approved"
+    Action.objects.filter(name="install-1").update(name=plan)
+    page = assert_page(client.get(f"/activity/actions/{action.pk}"))
+    assert f"grafana is subscribed; InstallPlan {plan} was approved later." in page.text
+    assert "needs-approval" not in page.text
     assert "Refused Remove grafana" in page.text
 
 
