@@ -6,6 +6,7 @@ A GET sends no request to a cluster. The form works without JavaScript; htmx swa
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -59,6 +60,9 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
         addresses = addresses or [""]
     context: dict[str, Any] = {"key": form_key(request), "cap": CAP, "filters": filters.chosen()}
     context["back"] = f"{reverse('installs:operators')}?view=cause"
+    if params.get("from") == "overview":
+        context["came_from"] = "overview"
+        context["cancel"] = f"{reverse('overview')}?{urlencode({'cluster': values['cluster']})}"
     try:
         change = _change(params.get("change", ""))
         selected = bulk_changes.operators_of(addresses) if addresses else None

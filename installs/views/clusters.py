@@ -46,7 +46,7 @@ from olmweb.web.preferences import remember_view
 
 CAUSES_SHOWN = 5  # on the overview of one cluster
 CHANGE_WORDS = {
-    BulkChange.MIGRATE: "Migrate all",
+    BulkChange.MIGRATE: "Migrate to Subscriptions",
     BulkChange.RETRY: "Retry all",
     BulkChange.REMOVE: "Remove all",
 }
@@ -165,7 +165,8 @@ def _with_changes(causes: Sequence[CauseGroup], *, acts: bool) -> list[tuple[Cau
         if offered:
             target, change = offered[0]
             query = {"cluster": target.cluster, "kind": target.kind, "finding": cause.id}
-            url = f"{address('installs:bulk-change')}?{urlencode(query | {'change': change})}"
+            query |= {"change": change, "from": "overview"}
+            url = f"{address('installs:bulk-change')}?{urlencode(query)}"
             words = CHANGE_WORDS[change]
         rows.append((cause, words, url))
     return rows

@@ -122,7 +122,7 @@ def test_the_page_scrolls_below_the_masthead_and_not_the_window(new_page) -> Non
     [
         ("/audit/", "Predicted vs actual on sandbox"),
         ("/report/", "Causes"),
-        ("/operators/?view=cause", "What to do"),
+        ("/operators/?view=cause", "Remedy"),
         ("/", "Each change, newest first"),
         ("/software/?view=table", ""),
         ("/clusters/sandbox", "kinds, with state, events and requests of each"),
@@ -340,7 +340,7 @@ def test_a_link_to_the_remedy_of_a_cause_leads_to_it_unfolded(new_page) -> None:
     page.wait_for_url("**view=cause**")
     cause = page.get_by_role("region", name=name)
     expect(cause).to_be_in_viewport()
-    expect(cause.get_by_text("What to do", exact=True)).to_be_visible()
+    expect(cause.get_by_text("Remedy", exact=True)).to_be_visible()
 
 
 def test_the_upgrade_graph_is_on_the_first_screen_of_its_tab(new_page) -> None:

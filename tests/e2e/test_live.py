@@ -79,7 +79,7 @@ def test_a_fold_that_the_reader_closed_stays_closed_when_the_list_changes(
     page.goto("/operators/")
     fold = page.locator("details[id^=fix-]").first
     expect(fold).to_have_attribute("open", "")
-    fold.get_by_text("What to do").click()
+    fold.get_by_text("Remedy", exact=True).click()
     expect(fold).not_to_have_attribute("open", "")
     before = page.locator("#live").get_attribute("hx-get")
 

@@ -104,10 +104,18 @@ def test_the_overview_leads_to_the_review_of_the_first_change_of_a_cause(
 ) -> None:
     client.force_login(olivia)
     page = assert_page(client.get("/"))
-    assert "Migrate all with AllNamespaces" in page.text
+    assert "Migrate to Subscriptions with AllNamespaces" in page.text
     link = next(link for link in page.links if "change=migrate" in link)
-    assert AT_ONCE in client.get(link).content.decode()
+    opened = client.get(link)
+    assert AT_ONCE in opened.content.decode()
+    assert "A server-side dry run of 2 operators is running." in assert_page(opened).text
+    assert "Waiting for the cluster" not in assert_page(opened).text
+    cancel = '<a class="pf-v6-c-button pf-m-link" href="/?cluster=prod">Cancel</a>'
+    assert cancel in opened.content.decode()
+    again = client.post(URL, form("migrate", "acme") | {"from": "overview"})
+    assert cancel in again.content.decode()
     reviewed = client.post(URL, form("migrate", "acme"))
+    assert 'href="/operators/?view=cause">Cancel</a>' in reviewed.content.decode()
     assert AT_ONCE not in reviewed.content.decode()
     client.force_login(bob)
     assert "Migrate" not in assert_page(client.get("/")).text

@@ -239,7 +239,7 @@ def test_a_wait_is_noticed_without_a_change_and_without_the_right_to_read_pods(
 def test_a_catalog_that_is_served_shows_nothing(reader: Client, prod: Cluster) -> None:
     row = Catalog.objects.filter(cluster=prod, source_kind="ClusterCatalog").first()
     assert row is not None
-    assert "What to do" not in assert_page(reader.get(f"/catalogs/prod/{row.slug}")).text
+    assert "Remedy" not in assert_page(reader.get(f"/catalogs/prod/{row.slug}")).text
 
 
 def test_pods_are_asked_for_with_the_label_of_olm(prod: Cluster, sandbox: Sandbox) -> None:
