@@ -80,7 +80,8 @@ def _labelled(bundle: Bundle, apis: Sequence[BundleGVK]) -> Iterator[tuple[str, 
     for field, label in _FIELDS.items():
         yield label, {getattr(bundle, field)} - {""}
     yield "install modes", set(bundle.install_modes)
-    yield "required packages", {f"{one['name']} {one['range']}" for one in bundle.required_packages}
+    packages = bundle.required_packages
+    yield "required packages", {f"{package['name']} {package['range']}" for package in packages}
     yield "required APIs", {str(api) for api in apis if api.required}
     yield "provided APIs", {str(api) for api in apis if not api.required}
     if bundle.constraint_count:

@@ -25,6 +25,7 @@ from installs.diagnosis.knowledge import finding_for
 from installs.methods.base import crds_with_objects
 from installs.models import Action, Component, Health, Operator
 from installs.queries.leftovers import PLATFORM_PREFIXES, SHARED_NAMESPACES
+from installs.queries.operators import has_installed_nothing
 from installs.state.full_sync import sync_cluster
 from installs.state.watch.scheduling import cluster_lease, pass_lease
 from olmweb.clusters import client_for
@@ -333,19 +334,23 @@ def _finish_gone(action: Action, *, replaced: bool) -> None:
 
 def _removal_outcome(action: Action) -> str:
     """What was deleted. The operator goes on if another object has installed its package, and there
-    was none if it had installed no version."""
+    was none if the removed one had installed no version."""
     deleted = [step.label for step in action.steps] or [f"{action.path} {action.name}"]
     itself = Q(kind=action.path, namespace=action.namespace, name=action.name)
     others = Operator.objects.filter(cluster=action.cluster, package=action.package)
     staying = [
         f"{row.kind} {row.name} stays ({row.get_health_display()})"
         for row in others.exclude(itself).order_by("kind", "namespace", "name")
-        if action.package
+        if action.package and (_has_installed(row) or not action.version)
     ]
     if staying or not action.version:
         verb = "is" if len(deleted) == 1 else "are"
         return "; ".join((f"{listing(deleted)} {verb} deleted", *staying)) + "."
     return f"Operator {action.name} {action.version} is removed. Deleted: {listing(deleted)}."
+
+
+def _has_installed(row: Operator) -> bool:
+    return bool(row.version) and not has_installed_nothing(row)
 
 
 def _left_behind(action: Action) -> str:

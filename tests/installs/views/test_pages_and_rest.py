@@ -162,8 +162,11 @@ def in_words(verdicts: list[dict[str, Any]], bundle: str) -> dict[str, str]:
     assert len(verdicts) == 4, verdicts
     facts = {}
     for verdict in verdicts:
-        of_target = f" {TARGETS[verdict['target']]}" if verdict["method"] == "Subscription" else ""
-        other = f"Bundle {verdict['bundle']}" if verdict["bundle"] not in ("", bundle) else ""
+        of_subscription = verdict["method"] == "Subscription"
+        of_target = f" {TARGETS[verdict['target']]}" if of_subscription else ""
+        where = "from the default channel first" if of_subscription else "among all channels"
+        is_other = verdict["bundle"] not in ("", bundle)
+        other = f"Chosen {where}: {verdict['bundle']}" if is_other else ""
         notes = [part for note in verdict["notes"] for part in (note["title"], note["sentence"])]
         texts = [VERDICTS[verdict["verdict"]], other, verdict["sentence"], *notes]
         facts[verdict["method"] + of_target] = one_line(" ".join(texts))

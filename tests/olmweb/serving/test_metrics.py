@@ -213,6 +213,7 @@ def test_queues_and_beat_are_reported_where_they_are_other_processes(
     settings.EMBEDDED = False
     settings.REDIS_URL = redis_server
     with redis.Redis.from_url(redis_server) as broker:
+        broker.delete("sync")  # other tests use this server, too
         broker.rpush("sync", "one", "two")
     scrape = Scrape(client)
     assert scrape.value("queue_length", queue="sync") == 2
