@@ -24,6 +24,7 @@ from installs.models import Component, Health, Operator
 from installs.queries.operators import (
     OperatorFilters,
     flapping,
+    has_installed_nothing,
     is_slow,
     operators_matching,
     why,
@@ -61,8 +62,9 @@ _ALL = ("",)  # status.namespaces of an OperatorGroup of all namespaces
 @dataclass(frozen=True, slots=True)
 class OperatorLine:
     """One row. `health` is that of the installed version: an update that waits for approval is
-    no fault of it, so `waits` says that apart. `managed` are the managed namespaces, `("",)` for
-    all and none where they are not known. `approval` is empty for kinds without one; `icon` is a
+    no fault of it, so `waits` says that apart. `version` is the installed one. `managed` are the
+    managed namespaces, `("",)` for all and none where they are not known, or where a
+    PlatformOperator has installed nothing. `approval` is empty for kinds without one; `icon` is a
     digest or empty; `flapping` counts changes of the health in 24 h, 0 for a few."""
 
     operator: Operator
@@ -71,6 +73,7 @@ class OperatorLine:
     why: str
     slow: bool
     flapping: int
+    version: str
     managed: tuple[str, ...]
     approval: str
     icon: str
@@ -143,7 +146,8 @@ def operator_lines(operators: Sequence[Operator]) -> list[OperatorLine]:
             (row.cluster_id, row.namespace, text(details, "installed_csv")) in running
         )
         managed: tuple[str, ...] = ()
-        if row.kind == "PlatformOperator":
+        nothing = has_installed_nothing(row)
+        if row.kind == "PlatformOperator" and not nothing:
             managed = _ALL  # it installs in no other mode
         elif row.kind in _IN_A_GROUP:
             managed = groups.get((row.cluster_id, row.namespace), ())
@@ -156,6 +160,7 @@ def operator_lines(operators: Sequence[Operator]) -> list[OperatorLine]:
                 why="" if waits else why(row),
                 slow=is_slow(row),
                 flapping=unsteady.get(row.pk, 0),
+                version="" if nothing else row.version,
                 managed=managed,
                 approval=approval if row.kind == "Subscription" else "",
                 icon=icons.get(row.pk, ""),

@@ -563,7 +563,8 @@ def has_installed_nothing(operator: Operator) -> bool:
     """Whether it failed before anything of its first version was installed, by its finding."""
     entry = by_id().get(operator.finding)
     # A failed upgrade leaves the version before it; without upgrades it is that of the first try.
-    before = METHODS[operator.kind].upgradable and operator.version
+    method = METHODS.get(operator.kind)
+    before = (method is None or method.upgradable) and operator.version
     return entry is not None and entry.installs_nothing and not before
 
 

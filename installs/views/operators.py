@@ -142,6 +142,7 @@ def operator_detail(
         **_offered_actions(
             request, operator, details, upgradable=upgradable, configurable=configurable
         ),
+        "installed_nothing": queries.has_installed_nothing(operator),
         "progress": progress_of(operator, operator.route),  # type: ignore[attr-defined]
         **details,
         "steps": remedy_steps(
@@ -361,6 +362,7 @@ def _export_rows(operators: Sequence[Operator]) -> list[ExportRow]:
             managed_namespaces=line.managed_words,
             status=line.health,
             why=line.why,
+            version=line.version,
             upgrade=line.operator.upgrade if line.has_upgrade else "",
             approval=line.approval,
         )

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from catalogs.models import Icon
 from installs.actions.buttons import rights_of
+from installs.diagnosis.knowledge import by_id
 from installs.models import AccessAnswer, Component
 from installs.queries.operator_table import OPERATORS
 from olmweb.models import Cluster, Preferences
@@ -125,6 +126,22 @@ def test_managed_namespaces_are_those_of_the_operator_group(reader: Client, prod
         assert row in text
     page = assert_page(reader.get(URL, ALL | {"sort": "managed"}))
     assert names(page) == ["extension", "lost", "platform", "wide", "many", "own"]
+
+
+def test_what_was_never_installed_has_neither_a_version_nor_managed_namespaces(
+    reader: Client, prod: Cluster
+) -> None:
+    finding = next(entry.id for entry in by_id().values() if entry.installs_nothing)
+    failed = {"cluster": prod, "health": "Failed", "finding": finding, "version": "2.6.2"}
+    make_operator(name="platform", **failed)
+    make_operator(kind="ClusterServiceVersion", namespace="apps", name="orphan.v2.6.2", **failed)
+    rows = {row["name"]: row for row in exported(reader, view="all")}
+    assert (rows["platform"]["version"], rows["platform"]["managed_namespaces"]) == ("", "")
+    assert rows["orphan.v2.6.2"]["version"] == "2.6.2", "a kind that no method installs"
+    page = assert_page(reader.get(URL, ALL | {"q": "platform"}))
+    assert "2.6.2" not in page.text
+    page = assert_page(reader.get("/operators/prod/PlatformOperator/-/platform"))
+    assert "Version – (2.6.2 is not installed)" in page.text
 
 
 def test_the_icon_is_that_of_its_own_catalog(reader: Client, prod: Cluster) -> None:
