@@ -399,7 +399,8 @@ def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     It names the Retry unless the remedy does, or replaces the plan, or the plan goes with its
     namespace."""
     if reason == _WAITS_FOR_RBAC:
-        return replace(finding, retryable=False, note=_TRIED_AFTER_RBAC)
+        retryable = finding.retryable and finding.id in _REFUSALS
+        return replace(finding, retryable=retryable, note=_TRIED_AFTER_RBAC)
     if kind in _HAVE_PLANS and reason == _PLAN_FAILED:
         note = _PLAN_STAYS_FAILED
     elif kind == "InstallPlan" and reason == _PLAN_TRIED and not _tried_for_ever(finding):
