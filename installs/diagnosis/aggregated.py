@@ -15,9 +15,7 @@ from olmweb.kube.fields import read_time
 
 NAME = "platform-operators-aggregated"
 # While the ClusterVersion is Failing; oc pkg/cli/admin/upgrade/upgrade.go: checkForUpgrade.
-REFUSED_WHILE_FAILING = (
-    "oc adm upgrade refuses to start any update without --allow-upgrade-with-warnings"
-)
+REFUSED_WHILE_FAILING = "oc adm upgrade needs --allow-upgrade-with-warnings"
 # Releases of the manager differ in their words.
 _MEMBER = re.compile(
     r"encountered the failing (?P<name>\S{1,253}) platform operator"

@@ -65,8 +65,8 @@ def test_a_failing_operator_blocks_completion_but_not_the_start_of_an_update() -
         "It blocks the completion of a cluster installation and the completion of a running update."
     )
     assert leaves == (
-        "While it is unavailable the ClusterVersion is Failing: oc adm upgrade refuses to start "
-        "any update without --allow-upgrade-with-warnings."
+        "While it is unavailable the ClusterVersion is Failing: oc adm upgrade needs "
+        "--allow-upgrade-with-warnings."
     )
 
 
@@ -91,7 +91,7 @@ def test_the_short_line_has_the_same_facts() -> None:
     gone = Condition("Available", "False")
     assert summarize_impact((gone,)) == (
         "Blocks completing an installation and completing an update; meanwhile oc adm upgrade "
-        "refuses to start any update without --allow-upgrade-with-warnings."
+        "needs --allow-upgrade-with-warnings."
     )
     assert summarize_impact((held,)) == (
         "Blocks completing an installation, completing an update and starting a minor version "

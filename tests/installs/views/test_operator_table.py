@@ -132,7 +132,12 @@ def test_what_was_never_installed_has_neither_a_version_nor_managed_namespaces(
     reader: Client, prod: Cluster
 ) -> None:
     finding = next(entry.id for entry in by_id().values() if entry.installs_nothing)
-    failed = {"cluster": prod, "health": "Failed", "finding": finding, "version": "2.6.2"}
+    failed: dict[str, Any] = {
+        "cluster": prod,
+        "health": "Failed",
+        "finding": finding,
+        "version": "2.6.2",
+    }
     make_operator(name="platform", **failed)
     make_operator(kind="ClusterServiceVersion", namespace="apps", name="orphan.v2.6.2", **failed)
     rows = {row["name"]: row for row in exported(reader, view="all")}
