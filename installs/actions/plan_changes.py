@@ -133,8 +133,8 @@ def further_channels(
     shown = {target.bundle for target in targets}
     channels = []
     for channel in sorted(facts.channels):
-        found = targets_of(operator, facts, channel)
-        if versions := [target.version for target in found if target.bundle not in shown]:
+        offered = targets_of(operator, facts, channel)
+        if versions := [target.version for target in offered if target.bundle not in shown]:
             channels.append((channel, versions))
     return channels
 

@@ -125,8 +125,8 @@ class ReadOnlyAdmin(ModelAdmin):
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
         return [
-            _titled(each, self.labels[each]) if each in self.labels else each
-            for each in super().get_list_filter(request)
+            _titled(name, self.labels[name]) if name in self.labels else name
+            for name in super().get_list_filter(request)
         ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

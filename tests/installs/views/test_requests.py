@@ -99,11 +99,11 @@ def test_asking_twice_is_asking_once(package: Package, bob: User) -> None:
 
 def test_a_repeated_request_says_that_it_was_made_before(package: Package, bob: User) -> None:
     client = signed_in(bob)
-    said = "You have already requested this"
-    assert said not in assert_page(client.post(ASK, FORM, follow=True)).text
+    notice = "You have already requested this"
+    assert notice not in assert_page(client.post(ASK, FORM, follow=True)).text
     again = client.post(ASK, FORM | {"reason": "Team red needs it, too"}, follow=True)
     page = assert_page(again)
-    assert said in page.text
+    assert notice in page.text
     assert "Team blue needs it" in page.text
 
 
