@@ -13,7 +13,6 @@ _AS_IN_STATUS = {
     "OOMKilling": "OOMKilled",
     "InspectFailed": "ImageInspectError",
     "FailedPostStartHook": "PostStartHookError",
-    "FailedPreStopHook": "PreStartHookError",
     "TaintManagerEviction": "DeletionByTaintManager",
 }
 # The Events with these reasons say in their message what has failed.

@@ -19,6 +19,8 @@ CATALOG_POD = 'pod: "lab-catalog-7xk2p_olm(3f0e)"'
         ),
         ("BackOff", 'Back-off pulling image "x"', 'ImagePullBackOff: Back-off pulling image "x"'),
         ("FailedMount", "no volume", "FailedMount: no volume"),
+        # The status has no reason for a hook before the stop; that of a start is another failure.
+        ("FailedPreStopHook", "it failed", "FailedPreStopHook: it failed"),
         ("", "no reason", "no reason"),
     ],
 )
