@@ -1,14 +1,24 @@
 """A Subscription in a namespace of its own, from its installation with manual approval over an
 intermediate version to its removal, with the keyboard alone."""
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e import steps
+from tests.e2e.product import Product, demo
 from tests.e2e.steps import press, tab_to
 
 pytestmark = pytest.mark.e2e
 PAGES = 4  # package, form, action with its three approvals and the removal, and its outcome there
+
+
+@pytest.fixture(scope="module")
+def product() -> Iterator[Product]:
+    """A demo of its own: others install the same package as a PlatformOperator in theirs."""
+    with demo() as running:
+        yield running
 
 
 def choose(page: Page, words: str) -> None:
