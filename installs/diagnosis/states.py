@@ -176,8 +176,7 @@ _OLM_V0 = {
         phase Failed CannotModifyStaticOperatorGroupProvidedAPIs B
         phase Failed OwnerConflict B
         phase Failed InvalidInstallStrategy,InvalidWebhookDescription F
-        phase Failed InstallComponentFailed R
-        phase Failed InstallComponentFailedNoRetry B
+        phase Failed InstallComponentFailed,InstallComponentFailedNoRetry R
         phase Failed InstallCheckFailed R
         phase Failed ComponentUnhealthy D
         phase Failed APIServiceResourceIssue,APIServiceInstallFailed D

@@ -63,7 +63,12 @@ STAYS = re.compile(
     r"same (?:result|answer)|result stays the same|won.t fix this"
     r"|(?:stays like this|fails) (?:until|while)|^\S+(?: controller)? waits until"
 )
-RETRIED = re.compile(r"\b(?:retries|tries again|is tried again) automatically\.")
+RETRIED = re.compile(
+    r"\b(?:retries|tries again|is tried again) automatically\."
+    r"|\b(?:continues|goes on|succeeds)(?: automatically| by itself)? once\b"
+)
+# What only another version or another installation helps.
+REPORTED = re.compile(r"Report it to the author of the (?:operator|bundle)\b")
 BUDGET_SECONDS = 0.4
 HOSTILE = ("a", '"', 'a"', "a ", "[a, ", "a/", "a: ", ' in namespace "', "\n", "a.b ", "{}", "-")
 
@@ -465,6 +470,8 @@ def test_a_note_and_whether_retrying_can_help_agree(entry: KnowledgeEntry) -> No
             assert not finding.retryable, finding.note
         elif RETRIED.search(finding.note):
             assert finding.retryable, finding.note
+        if len(finding.remedy) == 1 and REPORTED.match(finding.remedy[0]):
+            assert not finding.retryable, finding.remedy
 
 
 def test_a_variant_may_pass_by_itself_where_its_entry_does_not() -> None:

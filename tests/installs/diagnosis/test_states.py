@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from installs.diagnosis.knowledge import KINDS, classify
 from installs.diagnosis.states import STATES, State, class_of
 
 READ_FROM_CODE = {
@@ -194,7 +195,7 @@ READ_FROM_CODE = {
         phase Failed InvalidInstallStrategy F
         phase Failed InvalidWebhookDescription F
         phase Failed InstallComponentFailed R
-        phase Failed InstallComponentFailedNoRetry B
+        phase Failed InstallComponentFailedNoRetry R
         phase Failed InstallCheckFailed RF
         phase Failed ComponentUnhealthy D
         phase Failed APIServiceResourceIssue D
@@ -272,6 +273,30 @@ def test_class_of_every_condition(
     kind: str, type_: str, status: str, reason: str, classes: str
 ) -> None:
     assert class_of(kind, type_, status, reason).value in classes
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    sorted(
+        {
+            (row[0], row[3])
+            for row, state in STATES.items()
+            if state is State.RETRYING and row[0] in KINDS
+        }
+    ),
+)
+def test_a_finding_is_retryable_in_a_state_that_the_controller_tries_again(
+    kind: str, reason: str
+) -> None:
+    refused = 'pods "x" is forbidden: User "u" cannot create resource "pods" in API group ""'
+    finding = classify(refused, kind=kind, reason=reason)
+    assert finding is not None
+    assert finding.retryable
+
+
+def test_olm_tries_a_csv_again_that_waits_for_permissions() -> None:
+    reason = "InstallComponentFailedNoRetry"
+    assert class_of("ClusterServiceVersion", "phase", "Failed", reason) is State.RETRYING
 
 
 @pytest.mark.parametrize("never", NEVER_WRITTEN)
