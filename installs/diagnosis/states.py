@@ -116,7 +116,7 @@ _OLM_V1 = {
 
 # OLM v0. A phase is written as a condition of type `phase` whose status is the phase. Conditions
 # of a Subscription are abnormal-true: one that is not true says that its problem is absent.
-# Source: operator-lifecycle-manager up to v0.43; platform-operators for its ClusterOperator.
+# Source: operator-lifecycle-manager up to v0.42; platform-operators for its ClusterOperator.
 _OLM_V0 = {
     "Subscription": """
         CatalogSourcesUnhealthy True UnhealthyCatalogSourceFound D
