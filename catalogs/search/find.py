@@ -13,7 +13,6 @@ from typing import Any
 from django.apps import apps
 from django.db.models import QuerySet
 
-from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.search.index import COUNTED, FACETS, NO, YES, PackageGroup, Row, SearchIndex
 from catalogs.search.matching import Hits, Score
@@ -163,22 +162,24 @@ def find_packages(
     active = [(names.index(key), values) for key, values in chosen.items() if key in FACETS]
     wanted = filters.chosen.get(INSTALLED)
     scores = hits.scores if hits else None
+    every = scores is None and not filters.chosen  # the index has the counts
     counted: list[list[Iterable[str]]] = [[] for _ in range(COUNTED)]
     installed_counts = dict.fromkeys(ANSWERS[INSTALLED], 0)
     matches = []
     for group in index.groups:
         answer = installed.get(group.rows[0].name, NO)
         other_answer = wanted is not None and answer not in wanted
-        passed, near = _sift(group.rows, scores, active)
+        passed, near = _sift(group, scores, active)
         if passed:
             installed_counts[answer] += 1
             if not other_answer:
                 matches.append(PackageMatch(passed[0], group.rows, group.differs))
-        if other_answer or not (passed or near):
+        if every or other_answer or not (passed or near):
             continue
-        for tally, values in zip(counted, _values(group, passed, near), strict=True):
-            tally.append(values)
-    counts = [Counter(chain.from_iterable(tally)) for tally in counted]
+        _count(counted, group, passed, near)
+    counts: Sequence[Mapping[str, int]] = (
+        index.counts if every else [Counter(chain.from_iterable(tally)) for tally in counted]
+    )
     return Result(
         matches=tuple(_ordered(matches, filters.sort, scores)),
         counts={**dict(zip(names, counts, strict=False)), INSTALLED: installed_counts},
@@ -193,7 +194,7 @@ def find_rows(index: SearchIndex, hits: Hits | None) -> list[Row]:
     matches = [
         PackageMatch(passed[0], group.rows)
         for group in index.groups
-        if (passed := _sift(group.rows, scores, [])[0])
+        if (passed := _sift(group, scores, [])[0])
     ]
     return [match.row for match in _ordered(matches, SORTS[0], scores)]
 
@@ -202,48 +203,61 @@ def nearest_names(index: SearchIndex, words: Sequence[str], limit: int = 5) -> l
     """Packages with names similar to `words`, best first."""
     if not words:
         return []
-    by_name: dict[str, Row] = {}
-    for group in index.groups:
-        for name in (group.rows[0].name, group.rows[0].title):
-            by_name.setdefault(" ".join(words_of(name)), group.rows[0])
-    close = most_alike(" ".join(words), by_name, 2 * limit)
-    return list({by_name[name].id: by_name[name] for name in close}.values())[:limit]
+    rows = [index.by_words[name] for name in most_alike(" ".join(words), index.pairs, 2 * limit)]
+    return list({row.id: row for row in rows}.values())[:limit]
 
 
-def _values(
-    group: PackageGroup, passed: Sequence[Row], near: Sequence[tuple[int, Row]]
-) -> Sequence[Iterable[str]]:
-    """Per counted facet the values that the group counts for."""
+def _count(
+    counted: Sequence[list[Iterable[str]]],
+    group: PackageGroup,
+    passed: Sequence[Row],
+    near: Sequence[tuple[int, Row]],
+) -> None:
+    """Appends the values for which the group counts, per counted facet."""
     if len(passed) == len(group.rows):
-        return group.values
-    values: list[set[str]] = [set() for _ in range(COUNTED)]
+        for tally, values in zip(counted, group.values, strict=True):
+            tally.append(values)
+        return
+    by_position: dict[int, set[str]] = {}
     for row in passed:
         for position, row_values in enumerate(row.values[:COUNTED]):
-            values[position].update(row_values)
+            by_position.setdefault(position, set()).update(row_values)
     for position, row in near:
         if position < COUNTED:
-            values[position].update(row.values[position])
-    return values
+            by_position.setdefault(position, set()).update(row.values[position])
+    for position, group_values in by_position.items():
+        counted[position].append(group_values)
 
 
 def _sift(
-    rows: tuple[Row, ...],
+    group: PackageGroup,
     scores: Mapping[int, Score] | None,
     active: list[tuple[int, frozenset[str]]],
-) -> tuple[Sequence[Row], list[tuple[int, Row]]]:
-    """Rows that pass, and rows that only one facet (its position is given) refused."""
-    if scores is None and not active:
-        return rows, []
+) -> tuple[Sequence[Row], Sequence[tuple[int, Row]]]:
+    """Rows that pass, and rows that only one facet (its position is given) refused; of these one
+    where all rows of the group have the same values in that facet."""
+    rows: Sequence[Row] = group.rows
+    # Copies of a catalog repeat one another: where all rows are alike, one decides for all.
+    refused = [
+        at for at, values in active if at in group.alike and values.isdisjoint(rows[0].values[at])
+    ]
+    if len(refused) > 1:
+        return (), ()
+    if scores is not None:
+        rows = [row for row in rows if row.id in scores]
+    varied = [(at, values) for at, values in active if at not in group.alike]
+    if not (refused or varied):
+        return rows, ()
     passed: list[Row] = []
     near: list[tuple[int, Row]] = []
     for row in rows:
-        if scores is not None and row.id not in scores:
-            continue
-        refused = [at for at, values in active if values.isdisjoint(row.values[at])]
-        if not refused:
+        refusing = refused + [at for at, values in varied if values.isdisjoint(row.values[at])]
+        if not refusing:
             passed.append(row)
-        elif len(refused) == 1:
-            near.append((refused[0], row))
+        elif len(refusing) == 1:
+            near.append((refusing[0], row))
+            if refused:
+                break
     return passed, near
 
 

@@ -16,6 +16,11 @@ from catalogs.models import Bundle, DigestStart, RelatedImage
 from catalogs.search.index import Row, SearchIndex
 
 DIGEST_START = 12  # characters of a digest that the database's index knows
+# Of a bundle in the list of those that use an image: some columns are long texts.
+_SHOWN = (
+    *("name", "version", "deprecated", "image", "package__name"),
+    *("package__catalog__slug", "package__catalog__cluster__name"),
+)
 _DIGEST = re.compile(r"(?:.*@)?(?:sha256:)?([0-9a-f]{12,64})", re.IGNORECASE | re.DOTALL)
 
 
@@ -82,7 +87,8 @@ def _with_digest(digest: str) -> Q:
 def with_images(bundles: Sequence[int], image: str) -> list[BundleImages]:
     """Each bundle (of these ids) with the references that match `image`; two queries."""
     wanted = digest_of(image) or image.lower()
-    listed = Bundle.objects.select_related("package__catalog__cluster").in_bulk(bundles)
+    rows = Bundle.objects.select_related("package__catalog__cluster").only(*_SHOWN)
+    listed = rows.in_bulk(bundles)
     images = {key: {bundle.image: None} for key, bundle in listed.items()}
     related = RelatedImage.objects.filter(bundle__in=bundles).order_by("id")
     for key, reference in related.values_list("bundle_id", "image"):

@@ -8,23 +8,24 @@ name are one group, with the fields in which they differ when they are not the s
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from operator import attrgetter
 from sys import intern
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from django.db.models import F, Max, Q, Value
+from django.db.models import F, Max, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 
 from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
 from catalogs.queries import distinct_catalogs
-from catalogs.search.query import Vocabulary
+from catalogs.search.query import Vocabulary, pairs_of
 from catalogs.verdicts.read import TARGETS, MethodVerdict, over_targets
 from catalogs.verdicts.rules import Verdict
 from olmweb.models import LOCAL
@@ -147,7 +148,7 @@ COUNTED = len(FACETS) - len(UNCOUNTED)
 _INSTALLABLE = list(FACETS).index("installable")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PackageGroup:
     """All rows of one package name, the best rank first; their values per facet; the fields in
     which they differ when they are not the same package. `source_rows` are the rows of the catalogs
@@ -157,6 +158,16 @@ class PackageGroup:
     values: tuple[frozenset[str], ...]
     differs: tuple[str, ...]
     source_rows: tuple[Row, ...]
+
+    @cached_property
+    def alike(self) -> frozenset[int]:
+        """The positions of the facets in which all rows have the same values."""
+        first, *others = (row.values for row in self.rows)
+        return frozenset(
+            position
+            for position, values in enumerate(first)
+            if all(other[position] == values for other in others)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +200,28 @@ class SearchIndex:
     def vocabulary(self) -> Vocabulary:
         """Of names, titles and keywords."""
         return Vocabulary(f"{text.name}{text.title}{text.keywords}" for text in self.by_text)
+
+    @cached_property
+    def by_words(self) -> Mapping[str, Row]:
+        """Best row by the words of its name and by those of its title."""
+        by_words: dict[str, Row] = {}
+        for group in self.groups:
+            for name in (group.rows[0].name, group.rows[0].title):
+                by_words.setdefault(" ".join(words_of(name)), group.rows[0])
+        return by_words
+
+    @cached_property
+    def pairs(self) -> Mapping[str, frozenset[str]]:
+        """Pairs of characters of each key of `by_words`."""
+        return {words: pairs_of(words) for words in self.by_words}
+
+    @cached_property
+    def counts(self) -> Sequence[Mapping[str, int]]:
+        """Per counted facet and value the number of package names that have it."""
+        return [
+            Counter(chain.from_iterable(group.values[position] for group in self.groups))
+            for position in range(COUNTED)
+        ]
 
     @cached_property
     def by_text(self) -> Mapping[SearchText, Sequence[int]]:
@@ -234,17 +267,21 @@ _index: SearchIndex | None = None
 
 def catalog_stamps() -> Stamps:
     """Stamps that change whenever catalogs or clusters change; one query."""
+    return tuple(CatalogStamp(*row) for row in _stamped().all())
+
+
+@cache
+def _stamped() -> QuerySet[Catalog, tuple[Any, ...]]:
+    """The fields of the stamps. Every page of catalogs reads them: building this takes as long as
+    reading."""
     cluster = Coalesce("cluster__name", Value(LOCAL))
     rows = Catalog.objects.order_by("id").annotate(
         judged=Max("prediction_runs__evaluated_at"), of_cluster=cluster
     )
-    return tuple(
-        CatalogStamp(*row)
-        for row in rows.values_list(
-            *("pk", "revision", "content_hash", "changed_at", "judged"),
-            *("slug", "name", "namespace", "source_kind", "priority", "state"),
-            *("cluster_id", "of_cluster", "cluster__revision"),
-        )
+    return rows.values_list(
+        *("pk", "revision", "content_hash", "changed_at", "judged"),
+        *("slug", "name", "namespace", "source_kind", "priority", "state"),
+        *("cluster_id", "of_cluster", "cluster__revision"),
     )
 
 

@@ -94,11 +94,16 @@ def _with_words(index: SearchIndex, query: SearchQuery) -> Hits:
     read_as = _read_mistyped(index, query.words, places)
     described = packages_with(query.words)
     scores: dict[int, Score] = {}
+    phrase = query.phrase
     for text, rows in index.by_text.items():
-        total = sum(WordPlace.DESCRIPTION if at is None else at for at in places[text])
-        missing = [described[i] for i, at in enumerate(places[text]) if at is None]
-        score = (_fit(text, query.phrase), total)
-        scores |= dict.fromkeys(set(rows).intersection(*missing), score)
+        positions = places[text]
+        missing = [described[i] for i, at in enumerate(positions) if at is None]
+        if not all(missing):
+            continue
+        having = set(rows).intersection(*missing) if missing else rows
+        if having:
+            total = sum(WordPlace.DESCRIPTION if at is None else at for at in positions)
+            scores |= dict.fromkeys(having, (_fit(text, phrase), total))
     return Hits(scores, read_as)
 
 

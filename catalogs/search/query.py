@@ -4,7 +4,7 @@ Pure. No text is an error: quotes, operators and other signs only separate words
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from heapq import nlargest
 
@@ -115,7 +115,10 @@ class Vocabulary:
 
     def __init__(self, texts: Iterable[str]) -> None:
         words = {word for text in set(texts) for word in text.split()}
-        self._pairs = {word: pairs_of(word) for word in sorted(words) if len(word) >= SHORTEST}
+        self._by_length: dict[int, dict[str, frozenset[str]]] = {}  # with the pairs of each
+        for word in sorted(words):
+            if len(word) >= SHORTEST:
+                self._by_length.setdefault(len(word), {})[word] = pairs_of(word)
 
     def near(self, word: str) -> tuple[str, ...]:
         """The words that `word` may stand for: only those with the fewest mistakes."""
@@ -124,20 +127,23 @@ class Vocabulary:
             return ()
         pairs = pairs_of(word)
         by_distance: dict[int, list[str]] = {}
-        for other, others in self._pairs.items():
-            # Each mistake spoils three pairs at most (a swap does): cheaper than the distance.
-            if abs(len(other) - len(word)) <= most and len(pairs - others) <= 3 * most:
-                by_distance.setdefault(distance(word, other, most), []).append(other)
+        for length in range(len(word) - most, len(word) + most + 1):
+            for other, others in self._by_length.get(length, {}).items():
+                # Each mistake spoils three pairs at most (a swap does): cheaper than the distance.
+                if len(pairs - others) <= 3 * most:
+                    by_distance.setdefault(distance(word, other, most), []).append(other)
         best = min(by_distance, default=most + 1)
-        return tuple(by_distance[best]) if best <= most else ()
+        return tuple(sorted(by_distance[best])) if best <= most else ()
 
 
-def most_alike(text: str, names: Iterable[str], limit: int, least: float = 0.4) -> list[str]:
-    """The `names` that share most pairs with `text`, best first, down to `least` of 1."""
+def most_alike(
+    text: str, names: Mapping[str, frozenset[str]], limit: int, least: float = 0.4
+) -> list[str]:
+    """The `names` (each with its pairs) that share most pairs with `text`, best first, down to
+    `least` of 1."""
     pairs = pairs_of(text)
     scored = []
-    for name in names:
-        others = pairs_of(name)
+    for name, others in names.items():
         alike = 2 * len(pairs & others) / (len(pairs) + len(others))
         if alike >= least:
             scored.append((alike, name))

@@ -117,6 +117,16 @@ class SoftwareFacet:
     rest: Sequence[FacetValue]
     undecided: bool = False  # counts packages whose verdict lacks facts
 
+    @property
+    def first_items(self) -> SafeString:
+        """The list items of `first`."""
+        return SafeString("".join(value.html() for value in self.first))
+
+    @property
+    def rest_items(self) -> SafeString:
+        """The list items of `rest`."""
+        return SafeString("".join(value.html() for value in self.rest))
+
 
 def verdict_labels(verdicts: Iterable[MethodVerdict]) -> list[tuple[str, str]]:
     """(verdict, words) for a label each: by which paths it installs, by which not and why."""
@@ -245,6 +255,9 @@ class Status:
     hint: str = ""
 
 
+_quoted = lru_cache(maxsize=4096)(quote_plus)  # every page of the list has the same values
+
+
 # Both are asked for dozens of times a page and routes don't change while a process lives.
 @lru_cache(maxsize=16384)
 def package_url(cluster: str, catalog: str, name: str) -> str:
@@ -356,6 +369,7 @@ def bundle_url(package: Package, name: str, route: str = "catalogs:bundle") -> s
 def facets(result: Result, filters: Filters, params: QueryDict) -> list[SoftwareFacet]:
     """The facets worth showing: those with a choice to make or one made."""
     pairs = filter_pairs(params)
+    query = urlencode(pairs)
     shown_facets = []
     for name in SHOWN_FACETS:
         counts = result.counts[name]
@@ -370,7 +384,7 @@ def facets(result: Result, filters: Filters, params: QueryDict) -> list[Software
                 label=WORDS.get(value, value),
                 count=counts.get(value, 0),
                 chosen=value in chosen,
-                url=_toggled(pairs, name, value),
+                url=_toggled(pairs, query, name, value),
             )
             for value in values
         ]
@@ -387,8 +401,9 @@ def facets(result: Result, filters: Filters, params: QueryDict) -> list[Software
 
 def chosen_labels(filters: Filters, params: QueryDict) -> list[Label]:
     pairs = filter_pairs(params)
+    query = urlencode(pairs)
     labels = [
-        Label(TITLES[name], WORDS.get(value, value), _toggled(pairs, name, value))
+        Label(TITLES[name], WORDS.get(value, value), _toggled(pairs, query, name, value))
         for name, values in filters.chosen.items()
         for value in sorted(values)
     ]
@@ -454,11 +469,12 @@ def _order(
     return value not in chosen, fixed, -counts.get(value, 0), value.lower()
 
 
-def _toggled(pairs: Sequence[tuple[str, str]], name: str, value: str) -> str:
+def _toggled(pairs: Sequence[tuple[str, str]], query: str, name: str, value: str) -> str:
+    """The query string of `pairs`, which is `query`, with the pair added or taken away."""
     pair = (name, value)
     if pair in pairs:
         return f"?{urlencode([other for other in pairs if other != pair]) or CLEARED}"
-    return f"?{urlencode(pairs)}&{name}={quote_plus(value)}" if pairs else f"?{urlencode([pair])}"
+    return f"?{query}{'&' if query else ''}{name}={_quoted(value)}"
 
 
 @dataclass(frozen=True, slots=True)

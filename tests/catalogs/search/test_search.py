@@ -46,6 +46,7 @@ from catalogs.search.query import (
     distance,
     is_crd_name,
     most_alike,
+    pairs_of,
     parse_query,
     provides,
 )
@@ -209,7 +210,9 @@ def test_short_words_and_other_words_are_not_taken_for_mistakes(asked: str) -> N
 
 
 def test_names_most_alike_come_best_first() -> None:
-    names = ["prometheus", "prometheus exporter", "grafana", "etcd"]
+    names = {
+        name: pairs_of(name) for name in ("prometheus", "prometheus exporter", "grafana", "etcd")
+    }
     assert most_alike("prometrics", names, 5, 0.3) == ["prometheus", "prometheus exporter"]
     assert most_alike("xyz", names, 5) == []
 
@@ -473,6 +476,13 @@ def test_counts_are_what_choosing_the_value_would_show(
     for answer in ANSWERS["installed"]:
         names = {row.name for row in left if is_installed(row) == answer}
         assert result.counts["installed"][answer] == len(names)
+
+
+@settings(max_examples=20, deadline=None)
+@given(catalogs())
+def test_counts_of_all_packages_are_taken_once_for_an_index(index: SearchIndex) -> None:
+    first, second = (find_packages(index, Filters(), {}) for _ in range(2))
+    assert first.counts["category"] is second.counts["category"]
 
 
 @settings(max_examples=100, deadline=None)
