@@ -101,8 +101,9 @@ def main() -> int:
             with subprocess.Popen(PREPARE, env={**os.environ, "DATABASE_URL": url}):
                 failed += run_pytest("tests on PostgreSQL", *asking, DATABASE_URL=url)
     if any(binary(name) for peer in PEERS for name in peer.binaries):
-        # A file's tests share a cluster.
-        real = [*workers, *by_file, "-m", "peers and not e2e", *extra, *files_of_peers()]
+        # A file's tests share a cluster, and wait for it most of the time.
+        marked = ["-m", "peers and not e2e", *extra, *files_of_peers()]
+        real = ["-n", "4", *by_file, *marked]
         failed += run_pytest("tests on the real components", *real)
     else:
         print("\nskipped: tests on the real components: none is built (`make peers` builds them)")
