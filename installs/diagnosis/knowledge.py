@@ -399,7 +399,7 @@ def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     It names the Retry unless the remedy does, or replaces the plan, or the plan goes with its
     namespace."""
     if reason == _WAITS_FOR_RBAC:
-        retryable = finding.retryable and finding.id in _REFUSALS
+        retryable = finding.retryable and finding.id in (*_REFUSALS, _DENIED)
         return replace(finding, retryable=retryable, note=_TRIED_AFTER_RBAC)
     if kind in _HAVE_PLANS and reason == _PLAN_FAILED:
         note = _PLAN_STAYS_FAILED
@@ -525,6 +525,7 @@ def render(
             _about_unpack_pod((variant or entry).remedy, facts),
             kind,
             plan_failed=reason == _PLAN_FAILED,
+            fails_forward=reason != _WAITS_FOR_RBAC,
             clusterwide=facts.get("object_namespace") == "",
             makes_bundles=_makes_bundles(facts, reason),
         ),

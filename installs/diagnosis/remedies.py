@@ -32,11 +32,13 @@ def completed(
     kind: str,
     *,
     plan_failed: bool,
+    fails_forward: bool,
     clusterwide: bool,
     makes_bundles: bool | None,
 ) -> tuple[str, ...]:
     """The steps with what they need on OpenShift and for an object of `kind`; `plan_failed` is
-    whether its message is that of a failed InstallPlan, `clusterwide` whether it is about a request
+    whether its message is that of a failed InstallPlan, `fails_forward` whether OLM may replace a
+    ClusterServiceVersion that failed with this message, `clusterwide` whether it is about a request
     at the cluster scope, `makes_bundles` whether it is of a release of rukpak that makes Bundles of
     BundleDeployments, None if it is not known."""
     if clusterwide:
@@ -47,7 +49,7 @@ def completed(
     if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
         return _with_way_past_plan(steps)
     if kind == "ClusterServiceVersion":
-        return _with_way_past_version(steps)
+        return _with_way_past_version(steps, fails_forward)
     return _with_way_to_versions(steps) if kind == "PlatformOperator" else steps
 
 
@@ -222,8 +224,10 @@ _REPLACES_PLAN = re.compile(r"\b[Dd]elete (?:the|this|that) InstallPlan\b")
 _WAY_PAST_PLAN = (
     "OLM takes no other version while the Subscription waits for this InstallPlan. Set "
     "spec.channel of the Subscription first, or for a first install spec.startingCSV, then delete "
-    "the InstallPlan. If its ClusterServiceVersion exists already, delete that and the one that it "
-    "replaces, too, and create the Subscription anew; the operator is away meanwhile."
+    "the InstallPlan; where the OperatorGroup allows fail forward (upgradeStrategy "
+    "TechPreviewUnsafeFailForward), a failed one may stay. If its ClusterServiceVersion exists "
+    "already, delete that and the one that it replaces, too, and create the Subscription anew; the "
+    "operator is away meanwhile."
 )
 
 
@@ -247,15 +251,20 @@ _WAY_PAST_VERSION = (
     "version in spec.startingCSV, and with spec.installPlanApproval set to Manual if its channel "
     "leads to this one again. CRDs and their objects stay; the operator is away meanwhile."
 )
+_WAY_FORWARD = (
+    "Only if this one is Failed and the OperatorGroup allows fail forward (upgradeStrategy "
+    "TechPreviewUnsafeFailForward), OLM goes on to a version that replaces it; then set "
+    "spec.channel of the Subscription to a channel that has one, and delete nothing."
+)
 
 
-def _with_way_past_version(steps: tuple[str, ...]) -> tuple[str, ...]:
+def _with_way_past_version(steps: tuple[str, ...], fails_forward: bool) -> tuple[str, ...]:
     """The steps, with what another version takes in the place of a ClusterServiceVersion that is
     not installed."""
     chosen = any(step[:2] != "$ " and _OTHER_THAN_VERSION.search(step) for step in steps)
     if not chosen or any(_LEAVES_VERSION.search(step) for step in steps):
         return steps
-    return (*steps, _WAY_PAST_VERSION)
+    return (*steps, _WAY_PAST_VERSION, *([_WAY_FORWARD] if fails_forward else []))
 
 
 # -- values of texts -------------------------------------------------------------------------------

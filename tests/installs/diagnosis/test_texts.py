@@ -80,6 +80,23 @@ def test_olm_tries_what_it_may_not_install_again_when_roles_change_and_soon_with
 
 
 @pytest.mark.parametrize(
+    ("reason", "goes_on"),
+    [("InstallComponentFailed", True), ("InstallComponentFailedNoRetry", False)],
+)
+def test_olm_fails_forward_from_a_denied_version_unless_it_waits_for_permissions(
+    reason: str, goes_on: bool
+) -> None:
+    finding = classify(
+        'install strategy failed: admission webhook "w.x.io" denied the request: no owner',
+        kind="ClusterServiceVersion",
+        reason=reason,
+    )
+    assert finding is not None
+    assert any("allows fail forward" in step for step in finding.remedy) is goes_on
+    assert finding.retryable
+
+
+@pytest.mark.parametrize(
     ("reason", "words"),
     [
         ("InstallWaiting", "Its cache lags behind"),
