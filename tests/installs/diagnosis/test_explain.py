@@ -79,7 +79,7 @@ def test_a_reason_of_any_kind_is_explained_with_or_without_its_message() -> None
         "acts."
     ]
     waiting = explain("--kind", "Pod", "--reason", "ImagePullBackOff")
-    assert "The operator's image can't be pulled" in waiting
+    assert "An image of the pod can't be pulled" in waiting
     assert (
         json.loads(explain("--json", "--kind", "Subscription", "--reason", "Odd"))["meaning"] == []
     )
