@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import attrgetter
 
 from django.db.models import Count, Q, Value
@@ -364,21 +365,16 @@ def cluster_rows(entries: Sequence[ClusterSummary], causes: Causes) -> list[Clus
 
 @dataclass(slots=True)
 class _Troubles:
-    """Of one cluster: its operators that need approval, and the names of its CRDs with a finding,
-    both by name; the number of its ClusterOperators that are not as they should be."""
+    """Of one cluster: the names of its CRDs with a finding, in order; the number of its
+    ClusterOperators that are not as they should be."""
 
-    to_approve: list[Operator] = field(default_factory=list)
     crds: list[str] = field(default_factory=list)
     cluster_operators: int = 0
 
 
 def _read_troubles(ids: Collection[int]) -> dict[int, _Troubles]:
-    """Two queries."""
+    """One query."""
     troubles = {pk: _Troubles() for pk in ids}
-    rows = Operator.objects.filter(cluster__in=ids, health=Health.NEEDS_APPROVAL)
-    fields = ("cluster_id", "kind", "namespace", "name", "health", "details", "upgrade")
-    for row in rows.only(*fields).order_by("name", "pk"):
-        troubles[row.cluster_id].to_approve.append(row)
     crds = CRDState.objects.exclude(finding="").filter(cluster__in=ids).order_by()
     unhealthy = ClusterOperator.objects.filter(cluster__in=ids, severity__gt=0).order_by()
     named = crds.values_list("cluster", "name", Value(0))
@@ -394,9 +390,22 @@ def _read_troubles(ids: Collection[int]) -> dict[int, _Troubles]:
 _TROUBLES = PerRevision(_read_troubles)
 
 
+def _read_to_approve(ids: Collection[int]) -> dict[int, list[Operator]]:
+    """Those of each cluster that need approval, by name; one query."""
+    operators: dict[int, list[Operator]] = {pk: [] for pk in ids}
+    rows = Operator.objects.filter(cluster__in=ids, health=Health.NEEDS_APPROVAL)
+    fields = ("cluster_id", "kind", "namespace", "name", "health", "details", "upgrade")
+    for row in rows.only(*fields).order_by("name", "pk"):
+        operators[row.cluster_id].append(row)
+    return operators
+
+
+_TO_APPROVE = PerRevision(_read_to_approve)
+
+
 def operators_to_approve(clusters: Sequence[Cluster]) -> list[Operator]:
     """Those of these clusters that need approval, with the fields of `waiting`."""
-    return [row for troubles in _TROUBLES.of(clusters).values() for row in troubles.to_approve]
+    return list(chain.from_iterable(_TO_APPROVE.of(clusters).values()))
 
 
 def shown_operators(clusters: Sequence[Cluster], *, names: int) -> list[Operator]:

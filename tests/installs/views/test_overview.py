@@ -384,6 +384,18 @@ def test_it_costs_the_same_for_one_cluster_and_for_many(
             reader.get("/", query)
 
 
+@pytest.mark.revisions
+def test_after_a_change_it_reads_no_operators_to_approve_twice(
+    reader: Client, django_assert_max_num_queries: Any
+) -> None:
+    cluster = make_cluster(name="prod")
+    make_failing_world(cluster)
+    reader.get("/")
+    Cluster.objects.update(revision=cluster.revision + 100)
+    with django_assert_max_num_queries(14):
+        reader.get("/")
+
+
 def test_open_requests_need_the_action_of_those_who_may_decide_them(
     client: Client, bob: Any, olivia: Any
 ) -> None:
