@@ -40,7 +40,7 @@ STAGES = {
         *("unpack_jobs", "unpack_bundle"),
     ),
     "resolve": ("resolve_catalogd", "resolve_v1", "resolve_registry", "resolve_v0"),
-    "upgrade": ("upgrade_checks", "upgrade_crds", "upgrade"),
+    "upgrade": ("upgrade_checks", "upgrade_crds", "upgrade_openshift", "upgrade"),
     "install": (
         *("api_webhooks", "api_admission", "api_kinds", "api_objects"),
         *("api_server", "api_client"),
@@ -49,7 +49,7 @@ STAGES = {
         *("csv_groups", "csv_requirements", "install_csv"),
     ),
     "runtime": ("runtime", "runtime_events", "runtime_pods", "notes"),
-    "normal": ("normal",),
+    "normal": ("normal", "normal_openshift"),
 }
 # Refusals of the API server: any controller may pass them on about any object, so that they come
 # before the other entries of their rank. So do errors of requests to catalogd, as it is no

@@ -21,6 +21,8 @@ _PREFIXES = re.compile(
     r"|operation cannot proceed due to the following validation error\(s\): "
     r"|rendered manifests contain a (?:new )?resource that already exists\. "
     r"|[Uu]nable to continue with (?:install|update): "
+    r"|Cluster (?:cannot|should not) be upgraded between minor (?:or major )?versions for multiple "
+    r"reasons:[\w,. -]{0,1000}\n(?:\* )?"
 )
 _PARTS_LIMIT = 50
 _CHECK_LIMIT = 2_000  # characters of the checks of one CRD
