@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.apps import apps
 from django.db.models import QuerySet
@@ -50,6 +50,15 @@ class Filters:
         return not self.q and not self.chosen
 
 
+class OperatorState(NamedTuple):
+    """Health of an operator, and the catalog that it names; empty for an unknown catalog, the
+    namespace also where the object has none."""
+
+    health: str
+    catalog: str
+    catalog_namespace: str
+
+
 @dataclass(frozen=True, slots=True)
 class Installation:
     """Where a package is installed. `url_namespace` is `-` for objects without a namespace."""
@@ -62,6 +71,8 @@ class Installation:
     health: str
     bundle: str
     channel: str
+    catalog: str
+    catalog_namespace: str
 
     @property
     def url_namespace(self) -> str:
@@ -98,37 +109,38 @@ def _operators(*packages: str) -> QuerySet[Any]:
 def installed_packages(clusters: Iterable[Cluster]) -> dict[str, str]:
     """Package name -> YES or FAILED, of those that any of the clusters has."""
     answers: dict[str, str] = {}
-    for packages in _HEALTHS.of(clusters).values():
-        for package, healths in packages.items():
+    for packages in _STATES.of(clusters).values():
+        for package, states in packages.items():
             if answers.get(package) != YES:
-                answers[package] = FAILED if healths <= NOT_INSTALLED else YES
+                failed = all(state.health in NOT_INSTALLED for state in states)
+                answers[package] = FAILED if failed else YES
     return answers
 
 
-def installed_healths(
+def installed_states(
     clusters: Sequence[Cluster], names: Iterable[str]
-) -> dict[str, dict[str, list[str]]]:
-    """Package name -> health -> names of the clusters that report it, of these packages; the
+) -> dict[str, dict[OperatorState, list[str]]]:
+    """Package name -> state -> names of the clusters that report it, of these packages; the
     clusters are in the order given."""
-    packages = _HEALTHS.of(clusters)
-    healths: dict[str, dict[str, list[str]]] = {}
+    packages = _STATES.of(clusters)
+    states: dict[str, dict[OperatorState, list[str]]] = {}
     for cluster in clusters:
         for name in names:
-            for health in sorted(packages[cluster.pk].get(name, ())):
-                healths.setdefault(name, {}).setdefault(health, []).append(cluster.name)
-    return healths
+            for state in sorted(packages[cluster.pk].get(name, ())):
+                states.setdefault(name, {}).setdefault(state, []).append(cluster.name)
+    return states
 
 
-def _read_healths(ids: Collection[int]) -> dict[int, dict[str, set[str]]]:
-    """Cluster id -> package name -> healths of its operators of the package; one query."""
-    healths: dict[int, dict[str, set[str]]] = {pk: {} for pk in ids}
-    rows = _operators().filter(cluster__in=ids).values_list("cluster", "package", "health")
-    for cluster, package, health in rows:
-        healths[cluster].setdefault(package, set()).add(health)
-    return healths
+def _read_states(ids: Collection[int]) -> dict[int, dict[str, set[OperatorState]]]:
+    """Cluster id -> package name -> states of its operators of the package; one query."""
+    states: dict[int, dict[str, set[OperatorState]]] = {pk: {} for pk in ids}
+    rows = _operators().filter(cluster__in=ids)
+    for cluster, package, *state in rows.values_list("cluster", "package", *OperatorState._fields):
+        states[cluster].setdefault(package, set()).add(OperatorState(*state))
+    return states
 
 
-_HEALTHS = PerRevision(_read_healths)
+_STATES = PerRevision(_read_states)
 
 
 def installations_of(package: str) -> tuple[Installation, ...]:
@@ -142,6 +154,8 @@ def installations_of(package: str) -> tuple[Installation, ...]:
         "health",
         "bundle",
         "channel",
+        "catalog",
+        "catalog_namespace",
     )
     rows = _operators(package).order_by(*fields[:4]).values_list(*fields)
     return tuple(Installation(*values) for values in rows)

@@ -67,7 +67,12 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
             if package_row.catalog.cluster is None
             or installation.cluster == package_row.catalog.cluster_name
         ],
-        "healths": list(dict.fromkeys(installation.health for installation in installed)),
+        "healths": list(
+            dict.fromkeys(
+                (row.health, presenters.other_catalog(row, package_row.catalog))
+                for row in installed
+            )
+        ),
         "notices": notices,
         "target_cluster": read_target_cluster(request, package_row.catalog, notices),
         "params": request.GET,
@@ -156,7 +161,11 @@ def _installs(package: Package, choice: queries.Choice, _: dict[str, Any]) -> di
 def _installed(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
     """The installations, each with the upgrade that this catalog leads to, in words."""
     facts = facts_shown(package, choice, context)
-    own = set(context["installed_here"])
+    own = {
+        row
+        for row in context["installed_here"]
+        if not presenters.other_catalog(row, package.catalog)
+    }
     return {
         "installations": [
             (row, upgrade_in_words(row, facts) if row in own else "")

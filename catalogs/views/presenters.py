@@ -24,11 +24,13 @@ from catalogs.search.find import (
     FAILED,
     INSTALLED,
     Filters,
+    Installation,
+    OperatorState,
     PackageMatch,
     Result,
 )
 from catalogs.search.highlight import has_word, mark, snippet
-from catalogs.search.index import NO, UNCOUNTED, YES, Row
+from catalogs.search.index import NO, UNCOUNTED, YES, CatalogStamp, Row
 from catalogs.search.matching import Hits, descriptions_of, unplaced_words
 from catalogs.search.query import SearchQuery
 from catalogs.sources import access_methods
@@ -161,7 +163,8 @@ class Card:
 
     row: Row
     sources: Sequence[Row]  # one of each catalog
-    installed: Mapping[str, Sequence[str]]
+    catalog: CatalogStamp  # of the row
+    installed: Mapping[OperatorState, Sequence[str]]
     url: str
     icon_url: str
     title: SafeString
@@ -231,9 +234,15 @@ class Card:
         return "no cluster" if self.row.cluster == LOCAL else f"cluster {self.row.cluster}"
 
     @property
-    def healths(self) -> dict[str, str]:
-        """Health -> names of the first clusters that report it, in words."""
-        return {health: _first_names(clusters) for health, clusters in self.installed.items()}
+    def installed_labels(self) -> list[tuple[str, str, str]]:
+        """(health, other catalog, clusters) for a label each: the catalog that the operators come
+        from, empty for this one and for an unknown one, and the first clusters that report it."""
+        clusters: dict[tuple[str, str], list[str]] = {}
+        for state, names in self.installed.items():
+            clusters.setdefault((state.health, other_catalog(state, self.catalog)), []).extend(
+                names
+            )
+        return [(*key, _first_names(dict.fromkeys(names))) for key, names in clusters.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +281,12 @@ def cards(
     matches: Sequence[PackageMatch],
     query: SearchQuery,
     hits: Hits | None,
-    installed: Mapping[str, Mapping[str, Sequence[str]]],
+    installed: Mapping[str, Mapping[OperatorState, Sequence[str]]],
+    stamps: Iterable[CatalogStamp],
 ) -> list[Card]:
     """The cards of a page; at most one query, for descriptions that contain a search word.
-    `installed` is that of installed_healths."""
+    `installed` is that of installed_states, `stamps` are all catalogs."""
+    catalogs = {stamp.pk: stamp for stamp in stamps}
     read_as = hits.read_as if hits else {}
     words = (*query.words, *(near for names in read_as.values() for near in names))
     kinds = hits.kinds if hits else frozenset()
@@ -298,6 +309,7 @@ def cards(
             Card(
                 row,
                 list({(other.cluster, other.source): other for other in match.sources}.values()),
+                catalogs[row.catalog_id],
                 installed.get(row.name, {}),
                 package_url(row.cluster, row.catalog, row.name),
                 icon_url(row.icon) if row.icon else "",
@@ -311,6 +323,17 @@ def cards(
             )
         )
     return shown_cards
+
+
+def other_catalog(operator: OperatorState | Installation, catalog: Catalog | CatalogStamp) -> str:
+    """The name of the catalog that an operator comes from, with its namespace where the name alone
+    is the same; empty if it comes from `catalog` or names none."""
+    if operator.catalog != catalog.name:
+        return operator.catalog
+    namespace = operator.catalog_namespace
+    if "" in (namespace, catalog.namespace) or namespace == catalog.namespace:
+        return ""
+    return f"{namespace}/{operator.catalog}"
 
 
 def _with_other_images(matches: Iterable[PackageMatch]) -> set[str]:

@@ -10,8 +10,8 @@ from catalogs.search.find import (
     Filters,
     Result,
     find_packages,
-    installed_healths,
     installed_packages,
+    installed_states,
     nearest_names,
 )
 from catalogs.search.images import bundles_with, with_images
@@ -55,7 +55,8 @@ def software(request: HttpRequest) -> HttpResponse:
             list(page),
             query,
             hits,
-            installed_healths(clusters(request), [match.row.name for match in page]),
+            installed_states(clusters(request), [match.row.name for match in page]),
+            stamps,
         ),
         "read_as": presenters.read_as(hits),
         "result": result,

@@ -187,6 +187,18 @@ def health(value: str) -> SafeString:
     return label(words, name, css)
 
 
+@register.simple_tag
+def installed_label(value: str, other_catalog: str = "", title: str = "") -> SafeString:
+    """Icon + word of the health of an installed package: Installed for a healthy one. Names the
+    catalog it comes from if that is another than the reader looks at."""
+    words, name, css = HEALTH.get(value, (value or "Unknown", "question-circle", ""))
+    if value == "Healthy":
+        words = f"Installed from {other_catalog}" if other_catalog else "Installed"
+    elif other_catalog:
+        words = f"{words} (from {other_catalog})"
+    return label(words, name, css, title)
+
+
 @register.filter
 def health_word(value: str) -> str:
     """The word alone of an operator's health, as `health` shows it."""

@@ -318,6 +318,18 @@ def test_the_head_says_how_what_was_installed_is_doing(reader, etcd):
     assert "Installed" in reader.get(url(etcd)).content.decode().split("<h1")[1][:2000]
 
 
+def test_an_operator_of_another_catalog_is_said_to_come_from_there(reader, etcd):
+    make_operator(
+        cluster=etcd.catalog.cluster, name="etcd", kind="ClusterExtension", package="etcd",
+        catalog="community-operators", channel="stable", version="1.0.0", bundle="etcd.v1.0.0",
+    )  # fmt: skip
+    page = reader.get(url(etcd, tab="installed")).content.decode()
+    assert "</svg>Installed from community-operators<" in page
+    assert "</svg>Installed<" not in page
+    assert 'data-label="Catalog">community-operators<' in page
+    assert 'data-label="Upgrade">–<' in page, "this catalog does not upgrade it"
+
+
 def test_what_is_installed_is_viewed_first_and_installed_again_second(reader, etcd):
     make_operator(cluster=make_cluster(name="edge"), name="etcd", package="etcd")
     head = reader.get(url(etcd)).content.decode().split('id="tabs"')[0]

@@ -324,6 +324,40 @@ def test_a_list_costs_few_queries_and_the_index_is_read_once(reader, django_asse
         reader.get(URL, {"q": "p1", "category": "none"})
 
 
+@pytest.mark.parametrize(
+    ("catalog", "namespace", "label"),
+    [
+        ("", "", "Installed"),
+        ("redhat-operators", "", "Installed"),
+        ("redhat-operators", "openshift-marketplace", "Installed"),
+        ("redhat-operators", "team-a", "Installed from team-a/redhat-operators"),
+        ("community-operators", "openshift-marketplace", "Installed from community-operators"),
+    ],
+)
+@pytest.mark.parametrize("view", ["cards", "table"])
+def test_an_operator_of_another_catalog_is_not_installed_from_this_one(
+    reader, view, catalog, namespace, label
+):
+    cluster = make_cluster()
+    shown = make_catalog(
+        cluster=cluster, source_kind="CatalogSource", namespace="openshift-marketplace"
+    )
+    make_package(catalog=shown, name="a")
+    operator = make_operator(
+        cluster=cluster, name="a", catalog=catalog, catalog_namespace=namespace
+    )
+    page = reader.get(URL, {"view": view}).content.decode()
+    assert re.findall(r"</svg>([^<]*nstalled[^<]*)<", page) == [label]
+    operator.health = "Failed"
+    operator.save()
+    make_operator(cluster=cluster, name="second", package="a")
+    page = reader.get(URL, {"view": view, "q": ""}).content.decode()
+    other = label.removeprefix("Installed").strip()
+    failed = f"Failed ({other})" if other else "Failed"
+    labels = re.findall(r"</svg>(Failed[^<]*|Installed[^<]*)<", page)
+    assert sorted(labels) == [failed, "Installed"]
+
+
 def test_a_failed_attempt_is_labelled_failed_and_not_installed(reader):
     cluster = make_cluster()
     make_package(catalog=make_catalog(cluster=cluster), name="a")
