@@ -1,6 +1,6 @@
 """Presents the diagnosis of an operator: chain, notes, remedy steps, condition tables."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -152,6 +152,40 @@ class ConditionTable:
 
     title: str
     conditions: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceConflict:
+    """An object that an operator brings and that exists already, with its owner in words."""
+
+    resource: str
+    owner: str
+    operator: Operator
+
+
+def resource_conflicts(operators: Iterable[Operator]) -> list[ResourceConflict]:
+    """The conflicts that the findings of the operators name, by object; empty if none of them has
+    an owner."""
+    conflicts = []
+    owned = False
+    for row in operators:
+        facts = row.facts
+        name = facts.get("object_name") or facts.get("object")
+        if name:
+            owned = owned or bool(facts.get("owner"))
+            words = f"{facts.get('object_kind', '')} {name}".strip()
+            namespace = facts.get("object_namespace")
+            words += f" in {namespace}" if namespace else ""
+            conflicts.append(ResourceConflict(words, _owner_in_words(facts), row))
+    return sorted(conflicts, key=lambda conflict: conflict.resource) if owned else []
+
+
+def _owner_in_words(facts: Mapping[str, str]) -> str:
+    if facts.get("owner"):
+        return f"{facts.get('owner_kind') or 'release'} {facts['owner']}"
+    if facts.get("other_namespace"):
+        return f"release in namespace {facts['other_namespace']}"
+    return facts.get("manager") or "no release"
 
 
 def remedy_steps(remedy: Iterable[str], links: Sequence[RemedyLink] = ()) -> list[RemedyStep]:

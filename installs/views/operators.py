@@ -32,6 +32,7 @@ from installs.presenters.diagnosis import (
     related_objects,
     remedy_links,
     remedy_steps,
+    resource_conflicts,
 )
 from installs.presenters.object_details import (
     deployments,
@@ -473,6 +474,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
                 [(listed(remedy.names), remedy_steps(remedy.steps)) for remedy in cause.remedies],
                 _bulk_links(cause, filters) if may else [],
                 len(cause.clusters) - CHANGED_CLUSTERS,
+                resource_conflicts(cause.operators) if len(cause.operators) > 1 else [],
                 *(_not_migrated(cause) if may else (0, 0)),
             )
             for cause in causes

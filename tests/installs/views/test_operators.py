@@ -162,6 +162,41 @@ def test_a_cause_says_with_its_note_what_another_attempt_does(
     assert all(entry.note for entry in knowledge())
 
 
+def test_the_resource_conflicts_of_several_operators_are_a_table(
+    reader: Client, prod: Cluster
+) -> None:
+    conflicts: dict[str, dict[str, str]] = {
+        "kogito": {
+            "object_kind": "CustomResourceDefinition", "object_name": "infras.example.com",
+            "object_namespace": "", "release": "kogito", "owner": "bamoe",
+        },
+        "elastic": {
+            "object_kind": "Role", "object_name": "leader", "object_namespace": "apps",
+            "release": "elastic", "owner": "integrity",
+        },
+        "terminal": {
+            "object_kind": "Namespace", "object_name": "tools", "object_namespace": "",
+            "unowned_release": "terminal",
+        },
+    }  # fmt: skip
+    for name, facts in conflicts.items():
+        make_operator(
+            cluster=prod, name=name, health="Failed", finding="helm-ownership-conflict", facts=facts
+        )
+    page = assert_page(reader.get("/operators/", {"view": "cause"}))
+    assert [text for tag, text in page.texts if tag == "tr"] == [
+        "Object Owner Wanted by",
+        "CustomResourceDefinition infras.example.com release bamoe kogito",
+        "Namespace tools no release terminal",
+        "Role leader in apps release integrity elastic",
+    ]
+    assert "For example" not in page.text
+    Operator.objects.exclude(name="kogito").delete()
+    alone = assert_page(reader.get("/operators/", {"view": "cause", "q": ""}))
+    assert "table" not in alone.tags, "its sentence says it"
+    assert "infras.example.com, which exists already and belongs to the release bamoe" in alone.text
+
+
 def test_a_shared_remedy_is_open_and_its_commands_name_each_operator(
     reader: Client, prod: Cluster
 ) -> None:
