@@ -189,14 +189,17 @@ def health(value: str) -> SafeString:
 
 @register.simple_tag
 def installed_label(value: str, other_catalog: str = "", title: str = "") -> SafeString:
-    """Icon + word of the health of an installed package: Installed for a healthy one. Names the
-    catalog it comes from if that is another than the reader looks at."""
+    """Icon + word of the health of an installed package: Installed for a healthy one. Followed by
+    the catalog it comes from if that is another than the reader looks at."""
     words, name, css = HEALTH.get(value, (value or "Unknown", "question-circle", ""))
-    if value == "Healthy":
-        words = f"Installed from {other_catalog}" if other_catalog else "Installed"
-    elif other_catalog:
-        words = f"{words} (from {other_catalog})"
-    return label(words, name, css, title)
+    words = "Installed" if value == "Healthy" else words
+    if not other_catalog:
+        return label(words, name, css, title)
+    return format_html(
+        '{} <span class="olm-muted olm-small">from {}</span>',
+        label(words, name, css, title),
+        other_catalog,
+    )
 
 
 @register.filter

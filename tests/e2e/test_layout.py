@@ -296,6 +296,18 @@ def test_the_table_of_operators_fits_an_administrators_room_in_every_order(new_p
     assert not tight
 
 
+def test_the_cause_of_a_failure_takes_two_lines_of_the_table_of_operators(new_page) -> None:
+    page = new_page(viewport={"width": 1280, "height": 900})
+    sign_in(page, "admin")
+    page.goto(PAGES["operators-all"])
+    causes = page.locator('.olm-operators td[data-label="Status"] > .olm-small')
+    causes.first.wait_for()
+    high = """causes => causes
+      .filter((cause) => cause.offsetHeight > 2.5 * parseFloat(getComputedStyle(cause).lineHeight))
+      .map((cause) => cause.textContent)"""
+    assert causes.evaluate_all(high) == []
+
+
 # What the demo's longest pages take at most on a phone, in pixels.
 LONGEST = {
     "operators": 6000,
