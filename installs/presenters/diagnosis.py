@@ -164,19 +164,20 @@ class ResourceConflict:
 
 
 def resource_conflicts(operators: Iterable[Operator]) -> list[ResourceConflict]:
-    """The conflicts that the findings of the operators name, by object; empty if none of them has
+    """The conflict of each operator, by object; empty if a finding names no object, or none of them
     an owner."""
     conflicts = []
     owned = False
     for row in operators:
         facts = row.facts
         name = facts.get("object_name") or facts.get("object")
-        if name:
-            owned = owned or bool(facts.get("owner"))
-            words = f"{facts.get('object_kind', '')} {name}".strip()
-            namespace = facts.get("object_namespace")
-            words += f" in {namespace}" if namespace else ""
-            conflicts.append(ResourceConflict(words, _owner_in_words(facts), row))
+        if not name:
+            return []
+        owned = owned or bool(facts.get("owner"))
+        words = f"{facts.get('object_kind', '')} {name}".strip()
+        namespace = facts.get("object_namespace")
+        words += f" in {namespace}" if namespace else ""
+        conflicts.append(ResourceConflict(words, _owner_in_words(facts), row))
     return sorted(conflicts, key=lambda conflict: conflict.resource) if owned else []
 
 

@@ -193,13 +193,8 @@ def installed_label(value: str, other_catalog: str = "", title: str = "") -> Saf
     the catalog it comes from if that is another than the reader looks at."""
     words, name, css = HEALTH.get(value, (value or "Unknown", "question-circle", ""))
     words = "Installed" if value == "Healthy" else words
-    if not other_catalog:
-        return label(words, name, css, title)
-    return format_html(
-        '{} <span class="olm-muted olm-small">from {}</span>',
-        label(words, name, css, title),
-        other_catalog,
-    )
+    shown = label(words, name, css, title)
+    return format_html("{} from {}", shown, other_catalog) if other_catalog else shown
 
 
 @register.filter
