@@ -4,10 +4,11 @@ Their sources, and the form and the save that the pages, the admin pages and the
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from django import forms
+from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from catalogs.models import Catalog
@@ -15,7 +16,9 @@ from catalogs.sources import guard
 from catalogs.sources.base import LIMITS, ContentSource, Limits, SourceError
 from catalogs.sources.file import path_source
 from catalogs.sources.http import url_source
+from catalogs.sources.oci.reference import ImageReference, parse_reference
 from catalogs.sources.oci.source import ImageSource, RegistryAccess
+from catalogs.sources.registry_access import registry_access
 from olmweb.accounts import audit
 from olmweb.errors import OlmwebError
 from olmweb.web.forms import clean_text
@@ -72,7 +75,8 @@ def check_name(name: str) -> None:
 
 
 def check_source(kind: str, source: str) -> None:
-    """Raises SourceError for an invalid source of that kind, and for a URL that no sync reads."""
+    """Raises SourceError for an invalid source of that kind, and for a URL or registry that no
+    sync reads."""
     if len(source) > LONGEST_SOURCE:
         raise SourceError(
             f"The source is longer than {LONGEST_SOURCE:,} characters.", code="bad-source"
@@ -80,6 +84,37 @@ def check_source(kind: str, source: str) -> None:
     own_source(kind, source)
     if kind == URL:
         guard.check_host(guard.parse(source), source)
+    if kind == IMAGE:
+        _check_registry(parse_reference(source))
+
+
+def _check_registry(reference: ImageReference) -> None:
+    """Raises SourceError for an image that only a forbidden address has: not one of
+    OLMWEB_INSECURE_REGISTRIES, nor one that a mirror has, too."""
+    if _is_readable(reference, settings.INSECURE_REGISTRIES):
+        return
+    access = registry_access()
+    for endpoint in access.registries.endpoints(reference):
+        host = {endpoint.reference.host} if endpoint.insecure else set()
+        if _is_readable(endpoint.reference, access.insecure | host):
+            return
+    raise SourceError(
+        f"{reference} can't be read: the registry {reference.host} is on this machine or its "
+        "network link.",
+        code="bad-url",
+        hint="Name a registry with another address, or add this one to OLMWEB_INSECURE_REGISTRIES.",
+    )
+
+
+def _is_readable(reference: ImageReference, trusted: Collection[str]) -> bool:
+    if reference.host in trusted:
+        return True
+    url = f"https://{reference.host}"
+    try:
+        guard.check_host(guard.parse(url), url)
+    except SourceError:
+        return False
+    return True
 
 
 def own_catalog(name: str, kind: str, source: str) -> Catalog:

@@ -1,5 +1,6 @@
 """The pages that add, change and delete a catalog of no cluster, and their audit log."""
 
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -115,6 +116,39 @@ def test_an_address_that_no_sync_reads_is_refused_before_it_is_saved(
         own_catalog("community", "URL", url)
     assert not Catalog.objects.exists()
     requested.assert_not_called()
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:5000", "localhost", "localhost:5000", "169.254.169.254", "[::1]:5000"]
+)
+def test_a_registry_on_this_machine_is_refused_before_it_is_saved(
+    admin: Client, requested: Mock, settings: Any, host: str
+) -> None:
+    image = {"source_kind": "Image", "source": f"{host}/team/catalog:v1"}
+    page = assert_page(admin.post(NEW, VALUES | image), 422)
+    assert f"the registry {host} is on this machine or its network link" in page.text
+    assert "OLMWEB_INSECURE_REGISTRIES" in page.text
+    with pytest.raises(SourceError, match="is on this machine"):
+        own_catalog("community", "Image", image["source"])
+    assert not Catalog.objects.exists()
+    requested.assert_not_called()
+    settings.INSECURE_REGISTRIES = frozenset({host})
+    assert admin.post(NEW, VALUES | image).status_code == 302
+    assert Catalog.objects.get().source == image["source"]
+
+
+def test_a_registry_on_this_machine_is_no_obstacle_where_a_mirror_has_the_image(
+    settings: Any, tmp_path: Path
+) -> None:
+    conf = tmp_path / "registries.conf"
+    conf.write_text(
+        '[[registry]]\nlocation = "localhost:5000"\n'
+        '[[registry.mirror]]\nlocation = "mirror.example.com"\n'
+    )
+    settings.REGISTRIES_CONF = str(conf)
+    assert own_catalog("community", "Image", "localhost:5000/team/catalog:v1").pk
+    with pytest.raises(SourceError, match="is on this machine"):
+        own_catalog("other", "Image", "localhost:5001/team/catalog:v1")
 
 
 def test_a_url_with_a_password_is_refused_and_its_token_is_not_recorded(admin: Client) -> None:
