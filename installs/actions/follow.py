@@ -333,24 +333,21 @@ def _finish_gone(action: Action, *, replaced: bool) -> None:
 
 
 def _removal_outcome(action: Action) -> str:
-    """What was deleted. The operator goes on if another object has installed its package, and there
-    was none if the removed one had installed no version."""
+    """What was deleted, and the other objects of the package, which stay. The operator is gone only
+    if none of them has installed it or still may, and there was none if the removed one had
+    installed no version."""
     deleted = [step.label for step in action.steps] or [f"{action.path} {action.name}"]
     itself = Q(kind=action.path, namespace=action.namespace, name=action.name)
     others = Operator.objects.filter(cluster=action.cluster, package=action.package)
     staying = [
         f"{row.kind} {row.name} stays ({row.get_health_display()})"
         for row in others.exclude(itself).order_by("kind", "namespace", "name")
-        if action.package and (_has_installed(row) or not action.version)
+        if action.package and not (action.version and has_installed_nothing(row))
     ]
     if staying or not action.version:
         verb = "is" if len(deleted) == 1 else "are"
         return "; ".join((f"{listing(deleted)} {verb} deleted", *staying)) + "."
     return f"Operator {action.name} {action.version} is removed. Deleted: {listing(deleted)}."
-
-
-def _has_installed(row: Operator) -> bool:
-    return bool(row.version) and not has_installed_nothing(row)
 
 
 def _left_behind(action: Action) -> str:

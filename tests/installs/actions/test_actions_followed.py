@@ -366,6 +366,36 @@ def test_the_outcome_of_a_removal_names_the_removed_version(
     )
 
 
+@pytest.mark.parametrize(
+    ("fields", "outcome"),
+    [
+        (
+            {"version": "", "bundle": "", "health": "Installing", "reason": ""},
+            f"PlatformOperator {GOOD} is deleted; Subscription {GOOD}-other stays (Installing).",
+        ),
+        (
+            {"version": "", "bundle": "", "health": "Failed", "finding": INSTALLED_NOTHING},
+            f"Operator {GOOD} 1.0.0 is removed. Deleted: PlatformOperator {GOOD}.",
+        ),
+    ],
+    ids=["may install it", "has failed"],
+)
+def test_a_removed_operator_is_not_said_to_be_gone_while_another_object_may_install_it(
+    sandbox: Sandbox, cluster: Cluster, olivia: User, fields: dict[str, str], outcome: str
+) -> None:
+    operator = installed(cluster, olivia)
+    Operator.objects.filter(pk=operator.pk).update(version="1.0.0")
+    operator.refresh_from_db()
+    action = request(plan_remove(operator), olivia)
+    operator.delete()
+    make_operator(
+        cluster=cluster, kind="Subscription", name=f"{GOOD}-other", package=GOOD, **fields
+    )
+    with lease(cluster_lease(cluster.pk), 60):
+        carry_out(action)
+    assert (action.state, action.outcome) == ("succeeded", outcome)
+
+
 def test_removing_what_is_gone_already_succeeds_without_a_write(
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
