@@ -1,6 +1,7 @@
 """Errors with a sentence for a person, the middleware that shows them as error pages, and servers
 that do not answer."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -36,6 +37,22 @@ class OlmwebError(Exception):
         self.retryable = retryable
         self.hint = hint
         self.fields = dict(fields or {})
+
+    @property
+    def further_fields(self) -> dict[str, str]:
+        """The fields whose sentence, but for punctuation, is not in the message already."""
+        message = _words_of(self.message)
+        return {
+            name: sentence
+            for name, sentence in self.fields.items()
+            if _words_of(sentence) not in message
+        }
+
+
+def _words_of(text: str) -> str:
+    """Between spaces, so that no part of a word is found."""
+    words = " ".join(re.findall(r"\w+", text.lower()))
+    return f" {words} "
 
 
 class Outage:

@@ -10,6 +10,7 @@ from django.template import Context, Template
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
+from olmweb.errors import BadRequest
 from olmweb.models import Cluster
 from olmweb.templatetags import olmweb as tags
 from olmweb.web.pages import revision_token
@@ -165,6 +166,14 @@ def test_an_error_under_htmx_is_a_whole_page_with_its_sentence(reader: Client) -
     response = reader.get("/operators/", {"health": "Sick"}, headers={"HX-Request": "true"})
     assert response.status_code == 400
     assert "data-error>health=Sick is no health" in response.content.decode()
+
+
+def test_the_page_of_an_error_says_each_sentence_once(reader: Client) -> None:
+    page = assert_page(reader.get("/operators/", {"health": "Sick"}), 400)
+    assert page.text.count("attention, Failed, Blocked") == 1
+    fields = {"channel": "Enter a channel.", "version": "Enter it."}
+    error = BadRequest("Two values are wrong. Enter a channel.", **fields)
+    assert error.further_fields == {"version": "Enter it."}
 
 
 def test_a_form_without_its_csrf_token_is_refused_with_a_sentence(bob: Any) -> None:
