@@ -140,10 +140,18 @@ class SyncRunAdmin(ReadOnlyAdmin):
         "error_text": "problem",
         "error_hint": "what to do",
     }
-    list_display = ("started_at", "kind", "target", "outcome", "finished_at", "error_text")
+    list_display = ("started_at", "kind", "name", "outcome", "finished_at", "error_text")
     list_filter = ("kind", "outcome")
     search_fields = ("target", "error_text")
     date_hierarchy = "started_at"
+
+    @admin.display(description="target", ordering="target")
+    def name(self, row: SyncRun) -> str:
+        return row.target_name
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        names = super().get_fields(request, obj)
+        return ["name" if name == "target" else name for name in names]
 
 
 @admin.register(ResourceWatch)

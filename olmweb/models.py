@@ -101,7 +101,7 @@ class SyncRun(models.Model):
         indexes = (models.Index(fields=("kind", "target", "-started_at")),)
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.target} {self.outcome}"
+        return f"{self.kind} {self.target_name} {self.outcome}"
 
     @property
     def target_name(self) -> str:

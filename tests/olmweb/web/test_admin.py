@@ -28,7 +28,7 @@ from installs.models import (
     WebhookDelivery,
     WebhookReceiver,
 )
-from olmweb.models import ApiToken, Cluster, OidcIdentity, Preferences
+from olmweb.models import ApiToken, Cluster, OidcIdentity, Preferences, SyncRun
 from olmweb.web.admin import GROUPS
 from tests.worlds.rest import World
 
@@ -345,6 +345,14 @@ def test_admin_lists_say_what_a_person_looks_for(signed_in: Client) -> None:
     assert "By requested" in listed(BundleInspection)
     assert "By valid until" in listed(ApiToken)
     assert "By action" in listed(Action)
+
+
+def test_the_sync_of_a_catalog_without_a_cluster_has_its_name_alone(signed_in: Client) -> None:
+    run = SyncRun.objects.create(kind="catalog", target="-/team-catalog", outcome="unchanged")
+    for page in (address(SyncRun, "changelist"), address(SyncRun, "change", run.pk)):
+        text = signed_in.get(page).content.decode()
+        assert "team-catalog" in text
+        assert "-/team-catalog" not in text
 
 
 def test_an_account_with_preferences_can_be_deleted(signed_in: Client) -> None:
