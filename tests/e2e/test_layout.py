@@ -308,6 +308,44 @@ def test_the_cause_of_a_failure_takes_two_lines_of_the_table_of_operators(new_pa
     assert causes.evaluate_all(high) == []
 
 
+# Lists of the administration that have rows in a demo, and pages of their first row.
+ADMIN_LISTS = (
+    *("auth/user", "catalogs/catalog", "installs/operator", "olmweb/auditevent"),
+    *("olmweb/cluster", "olmweb/resourcewatch", "olmweb/syncrun"),
+)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_pages_of_the_administration_fit_their_room(new_page, width: int) -> None:
+    """A list on a phone scrolls in its own region, never the window."""
+    page = new_page(viewport={"width": width, "height": 900})
+    sign_in(page, "admin")
+    long = f"/{'a' * 40}" * 3
+    wide = []
+    for name in ADMIN_LISTS:
+        page.goto(f"/admin/{name}/")
+        problems = page.locator("#result_list .field-error_text")
+        if problems.count():
+            problems.first.evaluate("(cell, text) => (cell.textContent = text)", long)
+        needed, room = page.locator(".results").evaluate(
+            "list => [list.scrollWidth, list.clientWidth]"
+        )
+        if width > 1000 and needed > room:
+            wide.append(f"{name}: {needed} px in {room} px")
+        first = page.locator("#result_list tbody th a").first.get_attribute("href")
+        for path in (f"/admin/{name}/", first):
+            page.goto(path)
+            if page.evaluate("document.documentElement.scrollWidth") > width:
+                wide.append(f"{path} is wider than the window")
+            if not page.locator("#result_list").count():
+                text = page.locator(".readonly").last
+                if text.count():
+                    text.evaluate("(line, text) => (line.textContent = text)", long)
+                if page.evaluate("document.getElementById('content').scrollWidth") > width:
+                    wide.append(f"{path}: a long value is not broken")
+    assert not wide
+
+
 # What the demo's longest pages take at most on a phone, in pixels.
 LONGEST = {
     "operators": 6000,
