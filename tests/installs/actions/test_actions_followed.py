@@ -381,7 +381,7 @@ def test_the_outcome_of_a_removal_names_the_removed_version(
     ids=["may install it", "has failed"],
 )
 def test_a_removed_operator_is_not_said_to_be_gone_while_another_object_may_install_it(
-    sandbox: Sandbox, cluster: Cluster, olivia: User, fields: dict[str, str], outcome: str
+    sandbox: Sandbox, cluster: Cluster, olivia: User, fields: dict[str, Any], outcome: str
 ) -> None:
     operator = installed(cluster, olivia)
     Operator.objects.filter(pk=operator.pk).update(version="1.0.0")
