@@ -133,6 +133,17 @@ def test_before_the_first_pass_it_says_so(reader: Client) -> None:
     assert "Nothing was read yet" in page.text
 
 
+def test_a_cluster_that_answered_last_is_not_said_to_be_unreachable(reader: Client) -> None:
+    make_cluster(name="prod", kinds={}, synced_at=timezone.now() - timedelta(hours=2))
+    page = assert_page(reader.get(PAGE))
+    assert "Not synced since" in page.text
+    assert "Check that the worker is running." in page.text
+    elsewhere = assert_page(reader.get("/software/"))
+    assert "Cluster prod not synced since" in elsewhere.text
+    assert "Check that the worker is running." in elsewhere.text
+    assert "nreachable" not in page.text + elsewhere.text
+
+
 def test_a_silent_cluster_says_since_when_and_why(reader: Client) -> None:
     make_cluster(
         name="prod", kinds={}, reachable=False, error_text="connection refused",
