@@ -198,3 +198,14 @@ def test_a_cluster_with_fifty_blockers_fits_60_kb(reader: Client) -> None:
     response = reader.get("/report/")
     assert "and 3 more" in assert_page(response).text
     assert len(response.content) <= 60_000
+
+
+def test_a_cluster_that_answered_last_is_stale_and_not_unreachable(reader: Client) -> None:
+    for name in ("prod", "edge"):
+        make_cluster(name=name, synced_at=timezone.now() - timedelta(hours=2))
+    pages = [
+        reader.get(path).content.decode() for path in ("/", "/report/", "/report/?cluster=prod")
+    ]
+    for page in pages:
+        assert "Stale" in page
+        assert "nreachable" not in page
