@@ -47,7 +47,7 @@ from olmweb.web.revisions import PerRevision
 ATTENTION = "attention"  # stands for every health that needs a person
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES_SHOWN = 12  # of each cause
-NAMES_OF_SEVERAL = 4  # of each cause, where several clusters are shown
+NAMES_OF_SEVERAL = 3  # of each cause, where several clusters are shown
 REMEDIES_SHOWN = 200  # operators of each cause with commands
 NO_REASON = "No reason given"
 FLAPPING = 4  # changes in a day: two failures that went away by themselves

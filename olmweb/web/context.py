@@ -19,7 +19,7 @@ from olmweb.models import CLUSTER_STATES, Cluster
 from olmweb.web.preferences import html_classes, preferences_of
 
 MENU_CLUSTERS = 12  # in the menu of every page
-MENU_WORST = 5  # of more clusters than that
+MENU_WORST = 4  # of more clusters than that
 
 
 def clusters(request: HttpRequest) -> list[Cluster]:

@@ -255,7 +255,7 @@ def test_the_commands_of_several_clusters_say_how_many_they_are_for(
         for number in range(3):
             make_failing(cluster, f"mode-{number}", MODE)
     text = assert_page(reader.get("/operators/?view=cause")).text
-    assert "The commands are for the first 4 of 6 operators. Choose one cluster to get" in text
+    assert "The commands are for the first 3 of 6 operators. Choose one cluster to get" in text
 
 
 def test_the_commands_of_several_clusters_name_their_cluster(reader: Client, prod: Cluster) -> None:
