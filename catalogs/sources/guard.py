@@ -10,7 +10,7 @@ import ipaddress
 import socket
 import threading
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -86,7 +86,10 @@ def port_of(parts: SplitResult) -> int:
 
 def host_of(parts: SplitResult) -> str:
     """The host as in an address, an IPv6 address in brackets."""
-    host = parts.hostname or ""
+    return _bracketed(parts.hostname or "")
+
+
+def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
@@ -191,13 +194,22 @@ def _check_literal(host: str, url: str, rules: Rules) -> None:
             raise refused(url, f"leads to {literal}, which may not be read")
 
 
-def check_host(parts: SplitResult, url: str) -> None:
-    """Refuses a URL whose host is this machine or a forbidden address, as a request does, but looks
-    up no name."""
+def check_host(parts: SplitResult, url: str, trusted: Collection[str] = ()) -> None:
+    """Refuses a URL whose host is this machine or a forbidden address, as a request with these
+    trusted hosts does, but looks up no name."""
     host = parts.hostname or ""
     literal = _LOCALHOST if host == "localhost" else _literal(host)
-    if literal is not None and _ours_alone(unwrapped(literal)):
+    if literal is None:
+        return
+    plain = unwrapped(literal)
+    if plain.is_loopback and _is_trusted(host, port_of(parts), trusted):
+        return
+    if _ours_alone(plain):
         raise refused(url, f"leads to {literal}, which may not be read")
+
+
+def _is_trusted(host: str, port: int, trusted: Collection[str]) -> bool:
+    return f"{_bracketed(host)}:{port}" in trusted
 
 
 def _too_slow(host: str) -> Cut:
@@ -219,7 +231,7 @@ def checked_address(host: str, port: int, url: str, rules: Rules) -> str:
             f"{host} can't be found: {error}.", hint="Check the host name and this server's DNS."
         ) from error
     addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in answers]
-    trusted = f"{host}:{port}" in rules.trusted
+    trusted = _is_trusted(host, port, rules.trusted)
     for address in addresses:
         plain = unwrapped(address)
         if plain.is_loopback and (rules.loopback or trusted):

@@ -89,8 +89,8 @@ def check_source(kind: str, source: str) -> None:
 
 
 def _check_registry(reference: ImageReference) -> None:
-    """Raises SourceError for an image that only a forbidden address has: not one of
-    OLMWEB_INSECURE_REGISTRIES, nor one that a mirror has, too."""
+    """Raises SourceError if every registry that may be asked for the image has a forbidden
+    address."""
     if _is_readable(reference, settings.INSECURE_REGISTRIES):
         return
     access = registry_access()
@@ -102,16 +102,15 @@ def _check_registry(reference: ImageReference) -> None:
         f"{reference} can't be read: the registry {reference.host} is on this machine or its "
         "network link.",
         code="bad-url",
-        hint="Name a registry with another address, or add this one to OLMWEB_INSECURE_REGISTRIES.",
+        hint="Name a registry with another address. One on this machine is read if its HOST:PORT "
+        "is in OLMWEB_INSECURE_REGISTRIES.",
     )
 
 
 def _is_readable(reference: ImageReference, trusted: Collection[str]) -> bool:
-    if reference.host in trusted:
-        return True
     url = f"https://{reference.host}"
     try:
-        guard.check_host(guard.parse(url), url)
+        guard.check_host(guard.parse(url), url, trusted)
     except SourceError:
         return False
     return True

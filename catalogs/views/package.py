@@ -44,6 +44,15 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "versions": package_row.bundle_count,
         "problems": package_row.problem_count,  # type: ignore[attr-defined]
     }
+    origins = [
+        (row, presenters.other_catalog(row, package_row.catalog))
+        for row in installations_of(package_row.name)
+    ]
+    here = [
+        (row, other)
+        for row, other in origins
+        if package_row.catalog.cluster is None or row.cluster == package_row.catalog.cluster_name
+    ]
     tabs = {name: title for name, title in TABS.items() if name != "problems" or counts[name]}
     tab = forms.read_option(request.GET, "tab", tuple(tabs), notices)
     context: dict[str, Any] = {
@@ -60,19 +69,11 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "tab": tab,
         "tabs": [(name, title, counts.get(name)) for name, title in tabs.items()],
         "chosen": _chosen(request.GET, choice),
-        "installed": (installed := installations_of(package_row.name)),
-        "installed_here": [
-            installation
-            for installation in installed
-            if package_row.catalog.cluster is None
-            or installation.cluster == package_row.catalog.cluster_name
-        ],
-        "healths": list(
-            dict.fromkeys(
-                (row.health, presenters.other_catalog(row, package_row.catalog))
-                for row in installed
-            )
-        ),
+        "installed": [row for row, _ in origins],
+        "installed_here": [row for row, _ in here],
+        "origins": origins,
+        "origins_here": here,
+        "healths": list(dict.fromkeys((row.health, other) for row, other in origins)),
         "notices": notices,
         "target_cluster": read_target_cluster(request, package_row.catalog, notices),
         "params": request.GET,
@@ -161,15 +162,11 @@ def _installs(package: Package, choice: queries.Choice, _: dict[str, Any]) -> di
 def _installed(package: Package, choice: queries.Choice, context: dict[str, Any]) -> dict[str, Any]:
     """The installations, each with the upgrade that this catalog leads to, in words."""
     facts = facts_shown(package, choice, context)
-    own = {
-        row
-        for row in context["installed_here"]
-        if not presenters.other_catalog(row, package.catalog)
-    }
+    own = {row for row, other in context["origins_here"] if not other}
     return {
         "installations": [
-            (row, upgrade_in_words(row, facts) if row in own else "")
-            for row in context["installed"]
+            (row, other or row.catalog, upgrade_in_words(row, facts) if row in own else "")
+            for row, other in context["origins"]
         ]
     }
 

@@ -333,21 +333,26 @@ def _finish_gone(action: Action, *, replaced: bool) -> None:
 
 
 def _removal_outcome(action: Action) -> str:
-    """What was deleted, and the other objects of the package, which stay. The operator is gone only
-    if none of them has installed it or still may, and there was none if the removed one had
-    installed no version."""
+    """Names what was deleted and the other objects of the package, which stay. Says that the
+    operator is removed only if it had a version and no other object has installed it, or is still
+    on the way to."""
     deleted = [step.label for step in action.steps] or [f"{action.path} {action.name}"]
     itself = Q(kind=action.path, namespace=action.namespace, name=action.name)
     others = Operator.objects.filter(cluster=action.cluster, package=action.package)
     staying = [
         f"{row.kind} {row.name} stays ({row.get_health_display()})"
         for row in others.exclude(itself).order_by("kind", "namespace", "name")
-        if action.package and not (action.version and has_installed_nothing(row))
+        if action.package and (_may_be_installed(row) or not action.version)
     ]
     if staying or not action.version:
         verb = "is" if len(deleted) == 1 else "are"
         return "; ".join((f"{listing(deleted)} {verb} deleted", *staying)) + "."
     return f"Operator {action.name} {action.version} is removed. Deleted: {listing(deleted)}."
+
+
+def _may_be_installed(row: Operator) -> bool:
+    """Whether the object has installed its package, or has not failed to yet."""
+    return bool(row.version or row.health not in ENDED_BADLY) and not has_installed_nothing(row)
 
 
 def _left_behind(action: Action) -> str:

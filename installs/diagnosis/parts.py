@@ -3,7 +3,8 @@
 Controllers join errors in these ways: Helm's update with " && " (helm.sh/helm pkg/kube/client.go);
 what failed and the way back from it (helm-operator-plugins pkg/client/actionclient.go, and Helm's
 pkg/action/upgrade.go); Kubernetes' aggregates as "[a, b]", in random order where they come from a
-map (apimachinery pkg/util/errors/errors.go); errors.Join of Go with line ends.
+map (apimachinery pkg/util/errors/errors.go); errors.Join of Go with line ends; the cluster version
+operator's as lines below "for multiple reasons:" (pkg/cvo of openshift/cluster-version-operator).
 """
 
 import re

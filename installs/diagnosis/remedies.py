@@ -50,6 +50,8 @@ def completed(
         return _with_way_past_plan(steps)
     if kind == "ClusterServiceVersion":
         return _with_way_past_version(steps, fails_forward)
+    if kind == "ClusterObjectSet":
+        return _with_way_past_revision(steps)
     return _with_way_to_versions(steps) if kind == "PlatformOperator" else steps
 
 
@@ -242,7 +244,8 @@ def replaces_plan(steps: Iterable[str]) -> bool:
     return any(_REPLACES_PLAN.search(step) for step in steps)
 
 
-# OLM replaces a ClusterServiceVersion only from Succeeded, and upgrades an older one to the same.
+# OLM replaces a ClusterServiceVersion only from Succeeded, or from Failed where the OperatorGroup
+# allows fail forward, and upgrades an older one to the same.
 _OTHER_THAN_VERSION = re.compile(r"\b(?:an older|another) version\b|\bchoose a version\b")
 _LEAVES_VERSION = re.compile(r"\b(?:[Dd]elete|[Rr]emove) (?:the|its) Subscription\b")
 _WAY_PAST_VERSION = (
@@ -252,7 +255,7 @@ _WAY_PAST_VERSION = (
     "leads to this one again. CRDs and their objects stay; the operator is away meanwhile."
 )
 _WAY_FORWARD = (
-    "Only if this one is Failed and the OperatorGroup allows fail forward (upgradeStrategy "
+    "If this one is Failed and the OperatorGroup allows fail forward (upgradeStrategy "
     "TechPreviewUnsafeFailForward), OLM goes on to a version that replaces it; then set "
     "spec.channel of the Subscription to a channel that has one, and delete nothing."
 )
@@ -264,7 +267,26 @@ def _with_way_past_version(steps: tuple[str, ...], fails_forward: bool) -> tuple
     chosen = any(step[:2] != "$ " and _OTHER_THAN_VERSION.search(step) for step in steps)
     if not chosen or any(_LEAVES_VERSION.search(step) for step in steps):
         return steps
-    return (*steps, _WAY_PAST_VERSION, *([_WAY_FORWARD] if fails_forward else []))
+    forward = [_WAY_FORWARD] if fails_forward else []
+    return (*steps, *forward, "Otherwise " * fails_forward + _WAY_PAST_VERSION)
+
+
+# operator-controller resolves nothing while the first revision of a ClusterExtension rolls out
+# (internal/operator-controller/controllers/clusterextension_reconcile_steps.go).
+_DELETES_REVISION = re.compile(r"\b[Dd]elete (?:the|this) (?:revision|ClusterObjectSet)\b")
+_WAY_PAST_REVISION = (
+    "While no revision of the ClusterExtension has succeeded, another version in its spec counts "
+    "only once this ClusterObjectSet is deleted: set the version, then delete it. The objects that "
+    "it made go, too, CRDs with all their objects."
+)
+
+
+def _with_way_past_revision(steps: tuple[str, ...]) -> tuple[str, ...]:
+    """The steps, with what another version takes while the first revision rolls out."""
+    chosen = any(step[:2] != "$ " and _OTHER_VERSION.search(step) for step in steps)
+    if not chosen or any(_DELETES_REVISION.search(step) for step in steps):
+        return steps
+    return (*steps, _WAY_PAST_REVISION)
 
 
 # -- values of texts -------------------------------------------------------------------------------

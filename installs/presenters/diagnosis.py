@@ -186,7 +186,7 @@ def _owner_in_words(facts: Mapping[str, str]) -> str:
         return f"{facts.get('owner_kind') or 'release'} {facts['owner']}"
     if facts.get("other_namespace"):
         return f"release in namespace {facts['other_namespace']}"
-    return facts.get("manager") or "no release"
+    return facts.get("manager") or ("no release" if facts.get("unowned_release") else "not known")
 
 
 def remedy_steps(remedy: Iterable[str], links: Sequence[RemedyLink] = ()) -> list[RemedyStep]:

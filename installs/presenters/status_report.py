@@ -229,7 +229,8 @@ def _cluster_markdown(status: ClusterStatus) -> Iterator[str]:
     yield f"- Version: {plain(cluster.version) or 'not known'}\n"
     if cluster.stale:
         state = "unreachable" if cluster.reachable is False else "stale"
-        yield f"- Sync status: {state}. {plain(cluster.error_text)}\n"
+        reason = f". {plain(cluster.error_text)}" if cluster.error_text else ""
+        yield f"- Sync status: {state}{reason}\n"
     yield f"- Last sync: {_time(cluster.synced_at) if cluster.synced_at else 'none yet'}\n"
     yield f"- Operators: {counts.total}, {counts.attention} need attention\n"
     yield "".join(f"  - {count} {plain(word)}\n" for word, count in status.health)

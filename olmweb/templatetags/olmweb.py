@@ -189,8 +189,8 @@ def health(value: str) -> SafeString:
 
 @register.simple_tag
 def installed_label(value: str, other_catalog: str = "", title: str = "") -> SafeString:
-    """Icon + word of the health of an installed package: Installed for a healthy one. Followed by
-    the catalog it comes from if that is another than the reader looks at."""
+    """Label of an installed package: Installed if it is healthy, else its health; followed by its
+    catalog if that is another than the page's."""
     words, name, css = HEALTH.get(value, (value or "Unknown", "question-circle", ""))
     words = "Installed" if value == "Healthy" else words
     shown = label(words, name, css, title)

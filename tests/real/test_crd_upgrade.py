@@ -89,7 +89,8 @@ def is_accepted(server: ApiServer, plural: str, value: Any) -> bool:
         try:
             server.admin.call("POST", path, body)
         except ApiRefused as error:
-            return None if error.status == 404 else False
+            # While the kind begins to be served or its schema is exchanged, it answers otherwise.
+            return False if error.status in (400, 422) else None
         server.admin.call("DELETE", f"{path}/old")
         return True
 

@@ -106,6 +106,9 @@ def test_a_missing_crd_is_named_and_no_longer_once_somebody_provides_it(
     assert (row.broken_kind, row.broken_name) == ("CustomResourceDefinition", f"lamps.{GROUP}")
 
     lamps = olm.kubectl.create(crd("lamps", "Needed"))
+    # OLM looks at the CSV when the CRD appears, at times before its cache has the CRD; the next
+    # look is then minutes away.
+    olm.csv_again(namespace, "beacon.v1.0.0")
     try:
         olm.csv(namespace, "beacon.v1.0.0", "Installing", "InstallWaiting")
         row = seen(namespace, "beacon")

@@ -6,6 +6,7 @@ kubelet and a scheduler would, and nobody else does.
 
 import itertools
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -21,6 +22,7 @@ V1 = "operators.coreos.com/v1"
 CATALOG = "harbour"
 # A limit for OLM on a busy machine; it needs seconds. The resolver comes by every few seconds.
 SECONDS = 90
+AGAIN_SECONDS = 5  # in which OLM's caches have what was created
 BUNDLES = (
     Bundle("anchor", "1.0.0"),
     Bundle("anchor", "1.1.0", replaces="anchor.v1.0.0"),
@@ -188,6 +190,12 @@ class World:
         except TimeoutError as error:
             said = [status.get(key) for key in ("phase", "reason", "message")]
             raise TimeoutError(f"{error}; it is {said}") from None
+
+    def csv_again(self, namespace: str, name: str) -> None:
+        """Lets OLM look at the CSV once more, a moment from now."""
+        time.sleep(AGAIN_SECONDS)
+        csv = self.kubectl.get(V1ALPHA1, "ClusterServiceVersion", name, namespace)
+        self.kubectl.merge(csv, {"metadata": {"annotations": {"olmweb.dev/looked": "again"}}})
 
     @contextmanager
     def paused(self, *programs: Server) -> Iterator[None]:

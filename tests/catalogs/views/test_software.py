@@ -357,8 +357,8 @@ def test_an_operator_of_another_catalog_is_not_installed_from_this_one(
 def installed_labels(response) -> list[str]:
     """The labels Installed and Failed, with the text behind them that names a catalog."""
     page = re.sub(r"</?span[^>]*>", "", response.content.decode())
-    found = re.findall(r"</svg>((?:Installed|Failed)(?: from [^<\s]+)?)\s*<", page)
-    return [" ".join(words.split()) for words in found]
+    labels = re.findall(r"</svg>((?:Installed|Failed)(?: from [^<\s]+)?)\s*<", page)
+    return [" ".join(words.split()) for words in labels]
 
 
 def test_a_failed_attempt_is_labelled_failed_and_not_installed(reader):

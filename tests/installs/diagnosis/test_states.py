@@ -294,11 +294,6 @@ def test_a_finding_is_retryable_in_a_state_that_the_controller_tries_again(
     assert finding.retryable
 
 
-def test_olm_tries_a_csv_again_that_waits_for_permissions() -> None:
-    reason = "InstallComponentFailedNoRetry"
-    assert class_of("ClusterServiceVersion", "phase", "Failed", reason) is State.RETRYING
-
-
 @pytest.mark.parametrize("never", NEVER_WRITTEN)
 def test_what_no_controller_writes_is_unknown(never: tuple[str, str, str, str]) -> None:
     assert class_of(*never) is State.UNKNOWN

@@ -90,7 +90,7 @@ def test_a_watch_that_nobody_keeps_alive_is_told(reader: Client, prod: Cluster) 
     make_watch(cluster=prod, last_event_at=timezone.now() - timedelta(hours=1))
     page = assert_page(reader.get(PAGE))
     assert "Subscription Silent No event for longer" in page.text
-    assert "Check that the worker runs." in page.text
+    assert "Check that the watcher runs." in page.text
 
 
 def test_objects_are_counted_once_a_kind(reader: Client, prod: Cluster) -> None:
@@ -137,11 +137,16 @@ def test_a_cluster_that_answered_last_is_not_said_to_be_unreachable(reader: Clie
     make_cluster(name="prod", kinds={}, synced_at=timezone.now() - timedelta(hours=2))
     page = assert_page(reader.get(PAGE))
     assert "Not synced since" in page.text
-    assert "Check that the worker is running." in page.text
+    assert "Check that the watcher runs." in page.text
     elsewhere = assert_page(reader.get("/software/"))
     assert "Cluster prod not synced since" in elsewhere.text
-    assert "Check that the worker is running." in elsewhere.text
+    assert "Check that the watcher runs." in elsewhere.text
     assert "nreachable" not in page.text + elsewhere.text
+    for number in range(3):
+        make_cluster(name=f"stage-{number}", synced_at=timezone.now() - timedelta(hours=2))
+    many = assert_page(reader.get("/software/"))
+    assert "4 of 4 clusters not synced: prod, stage-0" in many.text
+    assert "nreachable" not in many.text
 
 
 def test_a_silent_cluster_says_since_when_and_why(reader: Client) -> None:

@@ -147,12 +147,12 @@ def test_many_silent_clusters_are_told_in_one(reader: Client) -> None:
         make_cluster(name=f"prod-{number:02}", reachable=not silent, error_text="refused" * silent)
     make_operator(cluster=Cluster.objects.get(name="prod-01"), name="a", health="Failed")
     page = assert_page(reader.get("/software/"))
-    assert page.text.count("unreachable") == 1
+    assert page.text.count("not synced") == 1
     names = "prod-00, prod-07, prod-14, prod-21, prod-28"
-    assert f"8 of 50 clusters unreachable: {names} and 3 more" in page.text
+    assert f"8 of 50 clusters not synced: {names} and 3 more" in page.text
     assert "8 silent of 1 attention of 41 healthy of 50 clusters" in page.text
     table = assert_page(reader.get("/")).text
-    assert "8 of 50 clusters unreachable" not in table
+    assert "8 of 50 clusters not synced" not in table
     assert table.count("refused") == 8
 
 
