@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 SYNC_LIMIT = 300
 WATCH_SECONDS = 285
-WATCH_LEASE = 4  # seconds; with the beat's period, how long a killed worker's cluster stays alone
+WATCH_LEASE = 5  # seconds; with the beat's period, how long a killed worker's cluster stays alone
 PREDICT_LIMIT = 600
 # A task that waited this long in the queue is worth nothing: newer ones wait behind it.
 EXPIRES = max(30, 3 * settings.STATE_POLL)

@@ -73,7 +73,7 @@ class Size:
     events: int  # recorded during the faults, at least
     between: float  # seconds from the end of one fault to the next
     actions_pause: float  # longer than the claim of an action (90 s); 0: not paused
-    watch_pause: float  # longer than the lease of a watched cluster (4 s)
+    watch_pause: float  # longer than the lease of a watched cluster (5 s)
     redis: float
 
 
