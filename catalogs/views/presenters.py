@@ -235,8 +235,8 @@ class Card:
 
     @property
     def installed_labels(self) -> list[tuple[str, str, str]]:
-        """(health, other catalog, clusters) for a label each: the catalog that the operators come
-        from, empty for this one and for an unknown one, and the first clusters that report it."""
+        """(health, other catalog, clusters) for a label each: the catalog of the operators, empty
+        if it is this catalog or not known, and the first clusters that report the health."""
         clusters: dict[tuple[str, str], list[str]] = {}
         for state, names in self.installed.items():
             clusters.setdefault((state.health, other_catalog(state, self.catalog)), []).extend(

@@ -16,6 +16,7 @@ from tests.factories import (
     make_prediction,
     make_problem,
 )
+from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
 TABS = ("overview", "channels", "versions", "installs", "installed")
@@ -328,6 +329,8 @@ def test_an_operator_of_another_catalog_is_said_to_come_from_there(reader, etcd)
     assert "from community-operators" in label, label
     assert 'data-label="Catalog">community-operators<' in page
     assert 'data-label="Upgrade">–<' in page, "this catalog does not upgrade it"
+    text = assert_page(reader.get(url(etcd))).text
+    assert "by ClusterExtension etcd from community-operators. The verdicts below are on" in text
 
 
 def test_what_is_installed_is_viewed_first_and_installed_again_second(reader, etcd):
