@@ -267,8 +267,9 @@ def _with_way_past_version(steps: tuple[str, ...], fails_forward: bool) -> tuple
     chosen = any(step[:2] != "$ " and _OTHER_THAN_VERSION.search(step) for step in steps)
     if not chosen or any(_LEAVES_VERSION.search(step) for step in steps):
         return steps
-    forward = [_WAY_FORWARD] if fails_forward else []
-    return (*steps, *forward, "Otherwise " * fails_forward + _WAY_PAST_VERSION)
+    if fails_forward:
+        return (*steps, _WAY_FORWARD, f"Otherwise {_WAY_PAST_VERSION}")
+    return (*steps, _WAY_PAST_VERSION)
 
 
 # operator-controller resolves nothing while the first revision of a ClusterExtension rolls out
