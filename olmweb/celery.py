@@ -2,12 +2,23 @@
 
 import gc
 import os
+import signal
+import threading
 from typing import Any
 
 from celery import Celery
-from celery.signals import heartbeat_sent, setup_logging, worker_ready, worker_shutting_down
+from celery.beat import Service
+from celery.signals import (
+    beat_init,
+    heartbeat_sent,
+    setup_logging,
+    worker_ready,
+    worker_shutting_down,
+)
 
 from olmweb.runtime.worker import Broker, Every, limit_stop, request_stop, touch_heartbeat
+
+BEAT_STOP_SECONDS = 10  # a message to a Redis that is away takes longer
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "olmweb.settings")
 
@@ -43,6 +54,26 @@ def end_long_tasks(**_: Any) -> None:
 
     request_stop()
     limit_stop(settings.WORKER_STOP_SECONDS)
+
+
+@beat_init.connect
+def stop_beat_between_ticks(sender: Service, **_: Any) -> None:
+    """SIGTERM and Ctrl-C end beat after the tick in which they arrive, at most BEAT_STOP_SECONDS
+    later; a second one ends it at once.
+
+    Celery raises SystemExit in whatever code the signal interrupts. A callback from C, as a
+    function of SQLite is, turns it into another exception, and beat would go on for ever.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return  # in the embedded server, which stops it
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        limit_stop(BEAT_STOP_SECONDS)
+        sender.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
 
 
 @app.on_after_finalize.connect

@@ -43,7 +43,7 @@ def stop_requested() -> bool:
 
 
 def limit_stop(seconds: float) -> None:
-    """Ends a worker that still waits for tasks after so many seconds, as a second signal does.
+    """Ends this process if it still runs after so many seconds; a worker as a second signal does.
 
     Messages are acknowledged late, so another worker gets those of the tasks that are cut off.
     """

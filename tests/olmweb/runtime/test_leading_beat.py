@@ -2,11 +2,13 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ import pytest
 import redis
 import time_machine
 from celery import Celery
+from celery.apps.beat import Beat
+from celery.beat import Scheduler, Service
 from django.db import DatabaseError
 from django.utils import timezone
 
+from olmweb.celery import BEAT_STOP_SECONDS
 from olmweb.models import Lease
 from olmweb.runtime import beat, probe, worker
 from olmweb.runtime.beat import LeaderScheduler
@@ -148,6 +153,43 @@ def test_the_probe_of_a_worker_does_not_fail_while_redis_is_away(
     assert probe.main("worker") == 0
     monkeypatch.setattr(probe, "broker_answers", lambda: True)
     assert probe.main("worker") == 1
+
+
+class InterruptedScheduler(Scheduler):
+    """Its first tick is in a function that SQLite calls when the signal arrives."""
+
+    number = signal.SIGTERM
+    ticks = 0
+
+    def tick(self, *_: Any, **__: Any) -> float:
+        self.ticks += 1
+        if self.ticks == 1:
+            with closing(sqlite3.connect(":memory:")) as connection:
+                interrupt = partial(os.kill, os.getpid(), self.number)
+                connection.create_function("interrupt", 0, interrupt)
+                with suppress(sqlite3.Error):
+                    connection.execute("select interrupt()")
+        return 0.001 if self.ticks < 100 else pytest.fail("the signal got lost")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_inside_a_callback_stops_beat(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InterruptedScheduler, "number", number)
+    limits: list[float] = []
+    monkeypatch.setattr("olmweb.celery.limit_stop", limits.append)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    service = Service(Celery("test", set_as_current=False), scheduler_cls=InterruptedScheduler)
+    Beat(app=service.app).install_sync_handler(service)  # Celery's, which beat_init replaces
+    try:
+        service.start()
+        assert signal.getsignal(number) is signal.SIG_DFL, "a second signal ends it at once"
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert service.scheduler.ticks == 1
+    assert limits == [BEAT_STOP_SECONDS]
 
 
 # -- processes -------------------------------------------------------------------------------------
