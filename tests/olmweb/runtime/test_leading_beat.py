@@ -188,7 +188,8 @@ def test_a_signal_inside_a_callback_stops_beat(
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    assert service.scheduler.ticks == 1
+    scheduler: Any = service.scheduler
+    assert scheduler.ticks == 1
     assert limits == [BEAT_STOP_SECONDS]
 
 
