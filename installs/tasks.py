@@ -1,6 +1,11 @@
 """Celery tasks of the installs app: thin, safe to run twice, half-way or late."""
 
+import threading
+from contextlib import ExitStack
+from typing import Any
+
 import structlog
+from celery.signals import worker_ready, worker_shutdown
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
@@ -30,12 +35,27 @@ log = structlog.get_logger(__name__)
 
 SYNC_LIMIT = 300
 WATCH_SECONDS = 285
-WATCH_LEASE = 5  # seconds; with the beat's period, how long a killed worker's cluster stays alone
 PREDICT_LIMIT = 600
 # A task that waited this long in the queue is worth nothing: newer ones wait behind it.
 EXPIRES = max(30, 3 * settings.STATE_POLL)
 RESUME_SECONDS = 30  # the period of resume_actions
 PUBLISH_SECONDS = 10  # the period of publish_events
+
+
+_registration = ExitStack()
+
+
+@worker_ready.connect
+def register_watcher(sender: Any, **_: Any) -> None:
+    """A worker of the watch queue takes its share of the clusters; the embedded server has all."""
+    main = threading.current_thread() is threading.main_thread()
+    if main and "watch" in sender.app.amqp.queues.consume_from:
+        _registration.enter_context(scheduling.registered(sender.pool.limit))
+
+
+@worker_shutdown.connect
+def leave_watchers(**_: Any) -> None:
+    _registration.close()
 
 
 @task(name="installs.sync_clusters", queue="actions", time_limit=60, expires=EXPIRES)
@@ -65,7 +85,7 @@ def watch_cluster(cluster_id: int) -> None:
     if cluster is None:
         log.info("cluster is gone", cluster_id=cluster_id)
         return
-    with renewed_lease(scheduling.cluster_lease(cluster_id), WATCH_LEASE) as held:
+    with renewed_lease(scheduling.cluster_lease(cluster_id), scheduling.WATCH_LEASE) as held:
         if held is None:
             return
         started = timezone.now()
@@ -74,7 +94,7 @@ def watch_cluster(cluster_id: int) -> None:
             report = watch(
                 cluster,
                 seconds=WATCH_SECONDS,
-                still_ours=lambda: held.renew(WATCH_LEASE),
+                still_ours=lambda: held.renew(scheduling.WATCH_LEASE),
                 stop=time_slice.is_over,
             )
         except Exception as error:

@@ -58,9 +58,14 @@ class Held:
         )
 
 
+def this_process() -> str:
+    """Its host and id, with which the owner of each of its leases begins."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 def acquire(name: str, seconds: int) -> Held | None:
     """Takes the lease if it is free or expired, by a conditional UPDATE; None when it is held."""
-    owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}:{uuid.uuid4().hex[:8]}"
+    owner = f"{this_process()}:{threading.get_ident()}:{uuid.uuid4().hex[:8]}"
     Lease.objects.bulk_create(
         [Lease(name=name, owner="", expires_at=_LONG_AGO)], ignore_conflicts=True
     )
@@ -82,8 +87,13 @@ def is_held(name: str, *, lost_for: int = 0) -> bool:
 
 def held_names(prefix: str) -> set[str]:
     """Names, beginning with `prefix`, of the leases that workers hold now."""
+    return set(holders(prefix))
+
+
+def holders(prefix: str) -> dict[str, str]:
+    """The process that holds each lease whose name begins with `prefix`, as `this_process`."""
     rows = Lease.objects.filter(name__startswith=prefix, expires_at__gt=Now())
-    return set(rows.values_list("name", flat=True))
+    return {name: owner.rsplit(":", 2)[0] for name, owner in rows.values_list("name", "owner")}
 
 
 def _in(seconds: int) -> Combinable:

@@ -2,12 +2,16 @@
 
 A watch task runs for minutes if no cluster waits. If clusters wait because all slots of the watch
 queue are taken, as many tasks end after MIN_SLICE seconds as clusters wait; each watch resumes from
-its position when the queue comes back to its cluster.
+its position when the queue comes back to its cluster. A watcher with more clusters than its fair
+share, because another one was started later, gives them up in the same way.
 """
 
 import random
 import time
+import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 
 import structlog
@@ -18,7 +22,7 @@ from django.utils import timezone
 
 from olmweb.clusters import due
 from olmweb.models import Cluster
-from olmweb.runtime.leases import held_names
+from olmweb.runtime.leases import Held, held_names, holders, renewed_lease, this_process
 from olmweb.runtime.worker import broker_answers, stop_requested
 
 log = structlog.get_logger(__name__)
@@ -27,7 +31,9 @@ MIN_SLICE = 10.0
 CHECK_SECONDS = 2.0
 QUEUED = 15
 _QUEUED = "watch-queued:{}"
+WATCH_LEASE = 5  # seconds; with the beat's period, how long a killed worker's cluster stays alone
 _WATCH = "cluster:"
+_WATCHER = "watcher:"
 
 
 def cluster_lease(cluster_id: int) -> str:
@@ -43,6 +49,33 @@ def pass_lease(cluster_id: int) -> str:
 def watched() -> set[int]:
     """Ids of the clusters that some worker watches."""
     return {int(name.removeprefix(_WATCH)) for name in held_names(_WATCH)}
+
+
+def registered(slots: int) -> AbstractContextManager[Held | None]:
+    """`with registered(slots):` counts this process among those that can watch so many clusters."""
+    return renewed_lease(f"{_WATCHER}{slots}:{uuid.uuid4().hex}", WATCH_LEASE)
+
+
+def surplus() -> float:
+    """The share of its clusters, from 0 to 1, that this process should leave to other watchers.
+
+    0 unless they have fewer than a fair share and free slots.
+    """
+    slots = {
+        process: int(name.removeprefix(_WATCHER).partition(":")[0])
+        for name, process in holders(_WATCHER).items()
+    }
+    watches = Counter(holders(_WATCH).values())
+    ours = watches[this_process()]
+    if not ours or this_process() not in slots:
+        return 0.0
+    fair = -(-watches.total() // len(slots))
+    room = sum(
+        max(0, min(fair, slots[process]) - watches[process])
+        for process in slots
+        if process != this_process()
+    )
+    return max(0, min(ours - fair, room)) / ours
 
 
 def waiting(clusters: Sequence[Cluster], now: datetime) -> list[Cluster]:
@@ -106,6 +139,6 @@ class TimeSlice:
             if (cluster.checked_at is None or cluster.checked_at < late) and due(cluster, late)
         )
         # Only as many tasks end as slots are needed, chosen at random.
-        if not count or self._chance() >= count / max(1, len(busy)):
+        if self._chance() >= (count / max(1, len(busy)) if count else surplus()):
             return False
         return broker_answers()  # without it no other task would start

@@ -1,5 +1,6 @@
 """Who gets a turn, and when a turn makes room for others."""
 
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -8,9 +9,15 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from installs.state.watch import scheduling
-from installs.state.watch.scheduling import TimeSlice, cluster_lease, waiting, watched
+from installs.state.watch.scheduling import (
+    TimeSlice,
+    cluster_lease,
+    surplus,
+    waiting,
+    watched,
+)
 from olmweb.models import Cluster, Lease
-from olmweb.runtime.leases import acquire
+from olmweb.runtime.leases import acquire, holders
 from olmweb.runtime.worker import broker_answers, clear_stop, request_stop
 
 pytestmark = pytest.mark.django_db
@@ -115,6 +122,73 @@ def test_only_as_many_turns_end_as_are_waited_for(turn: TimeSlice, clock: Time) 
     clock.dice = 0.2
     clock.now += 3
     assert turn.is_over()
+
+
+class Watchers:
+    """Processes with a number of slots and clusters each; the first is this one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._made = 0
+
+    def __call__(self, *watchers: tuple[int, int]) -> float:
+        Lease.objects.all().delete()
+        with ExitStack() as registered:
+            # The last one is this process again.
+            for number, (slots, clusters) in reversed(list(enumerate(watchers))):
+                self._monkeypatch.setattr("os.getpid", lambda number=number: 7000 + number)
+                registered.enter_context(scheduling.registered(slots))
+                for _ in range(clusters):
+                    self._made += 1
+                    assert acquire(cluster_lease(self._made), 60)
+            return surplus()
+
+
+@pytest.fixture
+def surplus_of(monkeypatch: pytest.MonkeyPatch) -> Watchers:
+    return Watchers(monkeypatch)
+
+
+def test_a_watcher_leaves_clusters_to_those_with_fewer_than_a_fair_share(
+    surplus_of: Watchers,
+) -> None:
+    assert surplus_of((50, 40), (50, 0)) == 20 / 40
+    assert surplus_of((50, 30), (50, 10), (50, 0)) == 16 / 30, "a fair share of 40 is 14"
+    assert surplus_of((50, 26), (50, 25)) == 0, "51 can't be shared better"
+    assert surplus_of((50, 10), (50, 30)) == 0, "the other one has too many"
+    assert surplus_of((50, 40)) == 0, "there is no other one"
+
+
+def test_a_watcher_keeps_what_no_other_has_a_slot_for(surplus_of: Watchers) -> None:
+    assert surplus_of((40, 40), (10, 10)) == 0
+    assert surplus_of((40, 40), (10, 4)) == 6 / 40
+    assert surplus_of((50, 40), (0, 0)) == 0
+
+
+def test_a_turn_ends_when_another_watcher_has_too_few(
+    turn: TimeSlice, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "surplus", lambda: 0.25)
+    clock.dice = 0.25
+    assert not turn.is_over()
+    clock.dice = 0.2
+    clock.now += 3
+    assert turn.is_over()
+
+
+def test_a_killed_watcher_counts_until_its_lease_ends() -> None:
+    assert acquire(cluster_lease(1), 60)
+    assert acquire(cluster_lease(2), 60)
+    with scheduling.registered(4):
+        Lease.objects.create(
+            name="watcher:4:x",
+            owner="other:1:2:3",
+            expires_at=timezone.now() + timedelta(minutes=1),
+        )
+        assert surplus() == 1 / 2
+        Lease.objects.filter(name="watcher:4:x").update(expires_at=timezone.now())
+        assert surplus() == 0
+    assert not holders("watcher:"), "one that ends leaves at once"
 
 
 def test_no_turn_ends_while_no_other_could_begin(

@@ -6,17 +6,19 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
 from olmweb.sandbox.cluster import Sandbox
+from tests.bench.tools import until
 from tests.migrated import fill_database
 from tests.olmweb.runtime import test_redis_worker
-from tests.olmweb.runtime.test_redis_worker import ROOT, count
+from tests.olmweb.runtime.test_redis_worker import ROOT, count, select
 
 pytestmark = pytest.mark.peers  # minutes of real processes: not among the quick tests
 database = test_redis_worker.database
@@ -78,21 +80,35 @@ class Fleet:
 
     @contextmanager
     def running(self, folder: Path, places: int) -> Iterator[None]:
-        with ExitStack() as stack:
-            for name, *arguments in (
-                ("few", "worker", "--pool", "threads", "-c", "4", "-Q", "actions,sync"),
-                ("watch", "worker", "--pool", "threads", "-c", str(places), "-Q", "watch"),
-                ("beat", "beat", "--schedule", str(folder / "beat")),
-            ):
-                if arguments[0] == "worker":
-                    arguments += ["--hostname", f"{name}@test"]
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "celery", "-A", "olmweb", *arguments, "-l", "error"],
-                    cwd=ROOT, env=self.environ,
-                )  # fmt: skip
-                stack.callback(process.wait, timeout=45)
-                stack.callback(process.send_signal, signal.SIGTERM)
+        with (
+            self.worker("few", 4, "actions,sync"),
+            self.worker("watch", places, "watch"),
+            self._process("beat", "--schedule", str(folder / "beat")),
+        ):
             yield
+
+    @contextmanager
+    def worker(self, name: str, places: int, queues: str) -> Iterator[None]:
+        options = ("--pool", "threads", "-c", str(places), "-Q", queues)
+        with self._process("worker", *options, "--hostname", f"{name}@test"):
+            yield
+
+    @contextmanager
+    def _process(self, *arguments: str) -> Iterator[None]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", "olmweb", *arguments, "-l", "error"],
+            cwd=ROOT, env=self.environ,
+        )  # fmt: skip
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=45)
+
+    def shares(self) -> list[int]:
+        """Number of clusters that each watcher has, the fewest first."""
+        owners = select(self.database, "select owner from olmweb_lease where name like 'cluster:%'")
+        return sorted(Counter(owner.rsplit(":", 2)[0] for (owner,) in owners if owner).values())
 
     def has(self, name: str) -> bool:
         query = f"select count(*) from installs_operator where name='{name}'"  # noqa: S608
@@ -132,6 +148,18 @@ def test_dead_and_slow_clusters_do_not_hold_up_another(
                 time.sleep(1)
             told = count(database, "select count(*) from olmweb_cluster where not reachable")
             assert told >= 1
+
+
+def test_a_watcher_that_is_started_later_gets_its_share(
+    redis_server: str, database: str, tmp_path: Path, sandboxes: list[Sandbox]
+) -> None:
+    servers = [one.url for one in sandboxes] * 3
+    fleet = Fleet(tmp_path, redis_server, database, servers)
+    with fleet.running(tmp_path, places=8):
+        assert until(lambda: fleet.shares() == [6], 60)
+        with fleet.worker("later", 8, "watch"):
+            assert until(lambda: fleet.shares() == [3, 3], 60)
+        assert until(lambda: fleet.shares() == [6], 30), "taken back"
 
 
 def test_clusters_share_a_single_place_by_turns(

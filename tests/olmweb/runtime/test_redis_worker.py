@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -41,14 +42,17 @@ def database(tmp_path: Path) -> Iterator[str]:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def count(database: str, query: str) -> int:
+def select(database: str, query: str) -> list[Any]:
+    """The rows of a query to the database of other processes."""
     if database.startswith("sqlite:///"):
         with sqlite3.connect(database.removeprefix("sqlite:///")) as connection:
-            return int(connection.execute(query).fetchone()[0])
+            return connection.execute(query).fetchall()
     with psycopg.connect(database) as server:
-        row = server.execute(query.encode()).fetchone()
-        assert row is not None
-        return int(row[0])
+        return server.execute(query.encode()).fetchall()
+
+
+def count(database: str, query: str) -> int:
+    return int(select(database, query)[0][0])
 
 
 @pytest.mark.database
