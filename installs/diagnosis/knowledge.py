@@ -244,6 +244,7 @@ _PLAN_FAILED = "InstallComponentFailed"
 _HAVE_PLANS = ("InstallPlan", "Subscription")
 _PLAN_STAYS_FAILED = "OLM does not try a failed InstallPlan again."
 _RETRY = "press Retry on the Subscription"
+_NAMES_RETRY = re.compile(r"\b[Pp]ress Retry on the Subscription\b")
 _PLAN_GOES = "api-namespace-terminating"
 # A plan in this phase has no message but the error of its last attempt, which begins so.
 _PLAN_TRIED = "Installing"
@@ -408,7 +409,7 @@ def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     else:
         return finding
     steps = finding.remedy_templates
-    names_next_step = finding.id == _PLAN_GOES or any(_RETRY in step for step in steps)
+    names_next_step = finding.id == _PLAN_GOES or any(map(_NAMES_RETRY.search, steps))
     if names_next_step or (not finding.retryable and replaces_plan(steps)):
         return replace(finding, note=note)
     return replace(finding, note=f"{note} When the cause is gone, {_RETRY}.")

@@ -45,6 +45,7 @@ def completed(
         steps = tuple(step.replace(_ANY_ROLE, _CLUSTER_ROLE) for step in steps)
     steps = _with_former_kind(_with_own_revisions(_with_openshift(steps), kind), kind)
     steps = _with_former_source(_with_namespace_of_rukpak(steps), kind, makes_bundles)
+    steps = _with_name_of_controller(steps, kind)
     steps = _with_own_catalogs_of_openshift(_with_own_bundle_deployment(steps, kind), kind)
     if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
         return _with_way_past_plan(steps)
@@ -76,6 +77,22 @@ def _with_openshift(steps: tuple[str, ...]) -> tuple[str, ...]:
         )
     verb, place = ("use", "") if option else ("write", f" in place of {_UPSTREAM}")
     return (*steps[: at[-1] + 1], f"On OpenShift {verb} {options}{place}.", *steps[at[-1] + 1 :])
+
+
+_CONTROLLERS = {
+    **dict.fromkeys(("Subscription", "InstallPlan", "ClusterServiceVersion"), "OLM"),
+    **dict.fromkeys(("ClusterExtension", "ClusterObjectSet"), "operator-controller"),
+    **dict.fromkeys(("BundleDeployment", "Bundle"), "rukpak"),
+}
+
+
+def _with_name_of_controller(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    """The steps, which name what makes an object again that was deleted."""
+    controller = _CONTROLLERS.get(kind, "the controller")
+    return tuple(
+        step.replace("the controller makes it again", f"{controller} makes it again")
+        for step in steps
+    )
 
 
 _ALL_REVISIONS = re.compile(
@@ -319,9 +336,11 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _SENTENCE_LIMIT = 200
 # Indented lines and items of a list go on with the line before, as after a colon.
 _NEXT_ERROR = re.compile(r"(?<=[^\s:;,])\n(?=[^\s*-])")
-# These options are left out for objects without a namespace and requests without a subresource; a
-# question about a permission is for all namespaces then.
-_OPTION = re.compile(r" (?:-n \{(object_namespace|namespace)|--subresource=\{(subresource))\}")
+# These are left out for objects without a namespace, requests without a subresource and Kubernetes'
+# first group; a question about a permission is for all namespaces then.
+_OPTION = re.compile(
+    r"(?: (?:-n \{(object_namespace|namespace)|--subresource=\{(subresource))|\.\{(group))\}"
+)
 _ASKS_PERMISSION = "kubectl auth can-i "
 
 
@@ -368,7 +387,7 @@ def fill_command(template: str, values: Mapping[str, str]) -> str:
     of_role = "role" in words.lower()
 
     def option(match: re.Match[str]) -> str:
-        if values.get(match[1] or match[2]) != "":
+        if values.get(match[1] or match[2] or match[3]) != "":
             return match[0]
         return " -A" if match[1] and template.startswith(_ASKS_PERMISSION) else ""
 

@@ -111,7 +111,15 @@ def test_every_refusal_has_its_object_and_its_remedy(message: str) -> None:
     assert "kubectl auth can-i patch serviceaccounts -n loki" in steps
     assert "kubectl get deployment -A --field-selector metadata.name=d" in steps
     assert "kubectl get configmaps -A --field-selector metadata.name=c" in steps
-    assert not finding.retryable
+    assert finding.retryable
+
+
+def test_retrying_does_not_help_if_it_helps_against_one_of_two_refusals_only() -> None:
+    claim = (
+        'cannot patch "d" with kind PersistentVolumeClaim: PersistentVolumeClaim "d" is invalid: '
+        "spec: Forbidden: spec is immutable after creation except resources.requests"
+    )
+    assert not explained(f"{FORBIDDEN} && {claim}").retryable
 
 
 def test_none_of_two_refusals_is_left_out() -> None:

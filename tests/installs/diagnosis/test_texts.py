@@ -127,6 +127,39 @@ def test_the_note_on_a_failed_plan_does_not_repeat_the_retry_of_the_remedy() -> 
     assert "For an upgrade the Subscription" in finding.remedy[-1]
 
 
+def test_the_note_on_a_plan_does_not_repeat_a_remedy_that_begins_with_the_retry() -> None:
+    finding = classify(
+        "retrying execution due to error: error generating ownerrefs for secret loki: "
+        'clusterserviceversions.operators.coreos.com "loki.v6" not found',
+        kind="InstallPlan",
+    )
+    assert finding is not None
+    assert "press Retry" not in finding.note
+
+
+@pytest.mark.parametrize(
+    ("refusal", "retryable"),
+    [
+        ('ConfigMap "loki" is invalid: data: Forbidden: field is immutable when', True),
+        ('Secret "loki" is invalid: type: Invalid value: "Opaque": field is immutable', True),
+        (
+            'Deployment.apps "d" is invalid: spec.selector: Invalid value: {}: field is immutable',
+            True,
+        ),
+        (
+            'PersistentVolumeClaim "d" is invalid: spec: Forbidden: spec is immutable after creation',
+            False,
+        ),
+    ],
+)
+def test_retrying_helps_once_an_object_that_must_not_change_is_deleted(
+    refusal: str, retryable: bool
+) -> None:
+    finding = classify(f"error updating configmap: loki: {refusal}", kind="InstallPlan")
+    assert finding is not None
+    assert finding.retryable is retryable
+
+
 def test_an_installed_kind_that_kubernetes_removed_leads_to_the_record_of_the_release() -> None:
     finding = classify(
         'required resource not found: no matches for kind "PodSecurityPolicy" in version '
