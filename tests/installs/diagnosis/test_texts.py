@@ -147,7 +147,8 @@ def test_the_note_on_a_plan_does_not_repeat_a_remedy_that_begins_with_the_retry(
             True,
         ),
         (
-            'PersistentVolumeClaim "d" is invalid: spec: Forbidden: spec is immutable after creation',
+            'PersistentVolumeClaim "d" is invalid: spec: Forbidden: '
+            "spec is immutable after creation",
             False,
         ),
     ],
