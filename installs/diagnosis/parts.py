@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 # Prefixes of controllers that don't add to the cause.
 _PREFIXES = re.compile(
     r"Failed to unpack the \S{1,300} Bundle: "
-    r'|source bundle content: (?!(?:create unpack pod: )?pods? "|gzip: |(?:unexpected )?EOF$)'
+    r'|source bundle content: (?!(?:create unpack pod: )?(?:pods? |admission webhook )"|gzip: '
+    r"|(?:unexpected )?EOF$)"
     r"|convert registry\+v1 bundle to plain\+v0 bundle: "
     r"(?!supported install modes|file does not exist|error converting YAML)"
     r'|error for resolved bundle "[^"]{1,300}" with version "[^"]{1,300}": '
@@ -23,7 +24,7 @@ _PREFIXES = re.compile(
     r"|rendered manifests contain a (?:new )?resource that already exists\. "
     r"|[Uu]nable to continue with (?:install|update): "
     r"|Cluster (?:cannot|should not) be upgraded between minor (?:or major )?versions for multiple "
-    r"reasons:[\w,. -]{0,1000}\n(?:\* )?"
+    r"reasons:[\w,. -]{0,1000}\n"
 )
 _PARTS_LIMIT = 50
 _CHECK_LIMIT = 2_000  # characters of the checks of one CRD

@@ -67,8 +67,10 @@ def read_pod_message(kind: str, namespace: str, name: str, reason: str, message:
     """The message itself for other kinds. A message that only the pod of a catalog can have is
     about the CatalogSource, which has the settings of that pod."""
     if reason == "FailedCreate" and message.startswith(_REFUSED_POD):
+        # That a webhook denied the pod of a job tells it from an object of the InstallPlan.
+        keeps = kind == "Job" and "admission webhook " in message
         kind = _CONTROLLED_BY.get(kind, kind)
-        message = message.removeprefix(_REFUSED_POD)
+        message = message if keeps else message.removeprefix(_REFUSED_POD)
     if kind != "Pod":
         line = line_of_reason(kind, namespace, name, reason, message)
         return PodMessage(kind, namespace, name, line)

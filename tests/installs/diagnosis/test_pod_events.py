@@ -78,3 +78,11 @@ def test_an_event_of_a_pod_that_was_refused_is_read_without_its_first_words() ->
     read = read_pod_message("ReplicaSet", "shop", "etcd", "FailedCreate", refused)
     assert read == ("Deployment", "shop", "etcd", "pods is forbidden")
     assert read_pod_message("Job", "shop", "a", "FailedCreate", refused).line == "pods is forbidden"
+
+
+def test_a_webhook_that_denies_the_pod_of_a_job_is_not_taken_for_one_of_the_plan() -> None:
+    denied = 'Error creating: admission webhook "w.x.io" denied the request: no'
+    read = read_pod_message("Job", "olm", "ab", "FailedCreate", denied)
+    assert (read.kind, read.line) == ("InstallPlan", denied)
+    read = read_pod_message("ReplicaSet", "shop", "etcd", "FailedCreate", denied)
+    assert (read.kind, read.line) == ("Deployment", denied.removeprefix("Error creating: "))
