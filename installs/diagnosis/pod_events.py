@@ -52,6 +52,15 @@ _CATALOG_PROGRAM = re.compile(
     r"|failed to (?:load or rebuild|rebuild|load) cache: "
 )
 _POD = re.compile(r'\bpod(?:=|: | )"?(?P<name>[\w.-]{1,253})_(?P<namespace>[\w-]{1,63})\(')
+# OLM names its unpack pods after their job, whose name is a hash that Kubernetes cuts, and reports
+# of them for the InstallPlan in these words (pkg/controller/bundle/bundle_unpacker.go).
+_UNPACK_POD = re.compile(r"[0-9a-f]{58}[a-z0-9]{5}")
+_PENDING = "Unpack pod({namespace}/{name}) container({container}) is pending. Reason: {reason}, "
+_UNSTARTED = (
+    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    *("CreatePodSandboxError", "ImageInspectError"),
+)
+_CONTAINER = re.compile(r"\bcontainer(?:=|: | )\"?(?P<name>util|pull|extract)\b")
 
 
 class PodMessage(NamedTuple):
@@ -65,7 +74,8 @@ class PodMessage(NamedTuple):
 
 def read_pod_message(kind: str, namespace: str, name: str, reason: str, message: str) -> PodMessage:
     """The message itself for other kinds. A message that only the pod of a catalog can have is
-    about the CatalogSource, which has the settings of that pod."""
+    about the CatalogSource, which has the settings of that pod, and one of an unpack pod that does
+    not start about the InstallPlan."""
     if reason == "FailedCreate" and message.startswith(_REFUSED_POD):
         # That a webhook denied the pod of a job tells it from an object of the InstallPlan.
         keeps = kind == "Job" and "admission webhook " in message
@@ -75,6 +85,8 @@ def read_pod_message(kind: str, namespace: str, name: str, reason: str, message:
         line = line_of_reason(kind, namespace, name, reason, message)
         return PodMessage(kind, namespace, name, line)
     reason, message = _as_in_status(reason, message)
+    if line := _of_unpack_pod(namespace, name, reason, message):
+        return PodMessage("InstallPlan", "", "", line)
     container = _CATALOG_CONTAINER.search(message)
     if not reason or not (container or _CATALOG_PROGRAM.search(message)):
         return PodMessage(kind, namespace, name, f"{reason}: {message}" if reason else message)
@@ -86,6 +98,18 @@ def read_pod_message(kind: str, namespace: str, name: str, reason: str, message:
     line = f"{FAILING}{place}: {reason}: {message.strip()} ({RESTARTED} restarts)"
     # OLM names the pod after the CatalogSource, with a random end.
     return PodMessage("CatalogSource", namespace, name.rpartition("-")[0], line)
+
+
+def _of_unpack_pod(namespace: str, name: str, reason: str, message: str) -> str:
+    """What OLM reports of an unpack pod that does not start; empty for other pods."""
+    if pod := _POD.search(message):
+        namespace, name = pod["namespace"], pod["name"]
+    if reason not in _UNSTARTED or not namespace or not _UNPACK_POD.fullmatch(name):
+        return ""
+    found = _CONTAINER.search(message)
+    container = found["name"] if found else "unknown"
+    words = _PENDING.format(namespace=namespace, name=name, container=container, reason=reason)
+    return f"{words}Message: {message}"
 
 
 def _as_in_status(reason: str, message: str) -> tuple[str, str]:

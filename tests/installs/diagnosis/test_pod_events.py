@@ -2,8 +2,10 @@
 
 import pytest
 
+from installs.diagnosis.knowledge import classify
 from installs.diagnosis.pod_events import read_pod_message
 
+UNPACK_POD = f"{'0123456789abcdef' * 3}0123456789x7k2p"
 CATALOG_POD = 'pod: "lab-catalog-7xk2p_olm(3f0e)"'
 
 
@@ -86,3 +88,32 @@ def test_a_webhook_that_denies_the_pod_of_a_job_is_not_taken_for_one_of_the_plan
     assert (read.kind, read.line) == ("InstallPlan", denied)
     read = read_pod_message("ReplicaSet", "shop", "etcd", "FailedCreate", denied)
     assert (read.kind, read.line) == ("Deployment", denied.removeprefix("Error creating: "))
+
+
+@pytest.mark.parametrize(
+    ("named", "message", "container"),
+    [
+        (True, 'Error: secret "pull" not found', "unknown"),
+        (
+            False,
+            "Error: container has runAsNonRoot and image will run as root "
+            f'(pod: "{UNPACK_POD}_olm(3b1c)", container: pull)',
+            "pull",
+        ),
+    ],
+)
+def test_a_message_of_an_unpack_pod_is_about_the_plan(
+    named: bool, message: str, container: str
+) -> None:
+    place = ("olm", UNPACK_POD) if named else ("", "")
+    read = read_pod_message("Pod", *place, "Failed", message)
+    words = f"Unpack pod(olm/{UNPACK_POD}) container({container}) is pending. Reason: Create"
+    assert (read.kind, read.line[: len(words)]) == ("InstallPlan", words)
+    finding = classify(read.line, kind=read.kind)
+    assert finding is not None
+    assert finding.id == "olmv0-unpack-config"
+
+
+def test_a_pod_with_another_name_is_no_unpack_pod() -> None:
+    read = read_pod_message("Pod", "shop", "etcd-7d9f8", "Failed", 'Error: secret "a" not found')
+    assert read.kind == "Pod"
