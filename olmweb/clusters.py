@@ -164,7 +164,7 @@ def as_olmweb_error(error: KubeError) -> OlmwebError:
 
 
 def _mark_forgotten(row: Cluster) -> None:
-    was_reachable = row.reachable is not False
+    was_reachable = not row.unreachable
     row.reachable = False
     row.error_code = NOT_CONFIGURED
     row.error_text = f"Cluster {row.name} is no longer named in OLMWEB_CLUSTERS."

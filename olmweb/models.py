@@ -37,7 +37,7 @@ class Cluster(models.Model):
     error_code = models.CharField(max_length=60, blank=True)
     error_text = models.TextField(blank=True)
     error_hint = models.TextField(blank=True)
-    unreachable_since = models.DateTimeField(null=True, blank=True)
+    unreachable_since = models.DateTimeField(null=True, blank=True)  # first failed attempt
     synced_at = models.DateTimeField(null=True, blank=True)  # last complete pass
     checked_at = models.DateTimeField(null=True, blank=True)  # last attempt
     revision = models.PositiveBigIntegerField(default=0)
@@ -50,12 +50,17 @@ class Cluster(models.Model):
         return self.name
 
     @property
+    def unreachable(self) -> bool:
+        """Whether the last attempt did not reach it, or was refused; False before the first."""
+        return self.reachable is False
+
+    @property
     def stale(self) -> bool:
-        """Whether the last complete pass is older than five state polls (at least a minute)."""
+        """Whether the last attempt failed, or the last complete pass is older than five state polls
+        (at least a minute)."""
         limit = timedelta(seconds=max(60, 5 * settings.STATE_POLL))
-        return self.reachable is False or (
-            self.synced_at is not None and timezone.now() - self.synced_at > limit
-        )
+        old = self.synced_at is not None and timezone.now() - self.synced_at > limit
+        return old or self.unreachable or bool(self.error_code)
 
     def state(self, failing: int) -> str:
         """One of CLUSTER_STATES, with the number of operators that need attention."""

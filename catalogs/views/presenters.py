@@ -457,7 +457,7 @@ def catalog_status(catalog: Catalog) -> Status:
             "Unavailable). What was read before is shown.",
             "Set spec.availabilityMode to Available on the ClusterCatalog.",
         )
-    if catalog.cluster is not None and catalog.cluster.reachable is False:
+    if catalog.cluster is not None and catalog.cluster.unreachable:
         return Status(
             "Unreachable",
             "warning",

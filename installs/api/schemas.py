@@ -540,7 +540,15 @@ def cluster_row(cluster: Cluster) -> ClusterRow:
         else state
         for kind, state in cluster.kinds.items()
     }
-    return fill(ClusterRow, cluster, cluster=cluster.name, kinds=kinds, error=error)
+    since = cluster.unreachable_since if cluster.unreachable else None
+    return fill(
+        ClusterRow,
+        cluster,
+        cluster=cluster.name,
+        kinds=kinds,
+        error=error,
+        unreachable_since=since,
+    )
 
 
 def cluster_detail(cluster: Cluster, watched: WatchedResources) -> ClusterDetail:

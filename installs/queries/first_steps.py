@@ -71,7 +71,7 @@ def _steps(
     faults: dict[str, tuple[str, str]] = {}
     if problem is not None:
         states[SETTING], faults[SETTING] = FAILED, (problem.message, problem.hint)
-    if cluster is not None and cluster.reachable is False:
+    if cluster is not None and cluster.stale:
         step = _STEPS.get(cluster.error_code, SYNC)
         states[step], faults[step] = FAILED, (cluster.error_text, cluster.error_hint)
         if step == ACCOUNT:  # the credentials were accepted

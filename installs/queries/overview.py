@@ -549,7 +549,7 @@ def catalog_summary(rows: Sequence[CatalogState], clusters: Sequence[Cluster]) -
     everywhere."""
     ids = {None, *(cluster.pk for cluster in clusters)}
     shown = [row for row in rows if row.cluster_id in ids]
-    silent = {cluster.pk for cluster in clusters if cluster.reachable is False}
+    silent = {cluster.pk for cluster in clusters if cluster.unreachable}
     catalogs = distinct_catalogs([row for row in shown if row.cluster_id not in silent])
     states = Catalog.State
     return CatalogSummary(

@@ -143,7 +143,8 @@ def record_crash(cluster: Cluster, error: Exception, started: datetime) -> SyncR
 def record_failure(
     cluster: Cluster, error: KubeError, started: datetime, requests: int
 ) -> SyncReport:
-    """Stores that the cluster can't be reached or read, in its row and a SyncRun.
+    """Stores that the cluster can't be reached or read, in its row and a SyncRun. After a fault
+    inside OLM Web the cluster counts as reachable as before; it is tried again as rarely.
 
     A repeated failure only updates the Cluster row. Stores nothing when another worker took over
     the cluster.
@@ -153,14 +154,15 @@ def record_failure(
     report = SyncReport(
         SyncRun.Outcome.FAILED.value, requests=requests, seconds=seconds, error=error.message
     )
+    reachable = cluster.reachable if isinstance(error, Internal) else False
     stored = (cluster.reachable, cluster.error_code, cluster.error_text)
-    differs = stored != (False, error.code, error.message)
+    differs = stored != (reachable, error.code, error.message)
     with transaction.atomic():
         # Of the row, as a watch marks it as reachable without reading it again.
         held = Cluster.objects.select_for_update(no_key=True).filter(still_held(), pk=cluster.pk)
         before = held.values_list("reachable", flat=True).first()
         stored_rows = held.update(
-            reachable=False,
+            reachable=reachable,
             error_code=error.code,
             error_text=error.message,
             error_hint=error.hint,
@@ -172,7 +174,7 @@ def record_failure(
             log.info("failure of a lost cluster not stored", cluster=cluster.name)
             return report
         cluster.refresh_from_db()
-        if before is not False:
+        if reachable is False and before is not False:
             record_unreachable(cluster, now)
     if differs:
         _record(cluster, report, started, WriteResult(), error)

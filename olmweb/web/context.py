@@ -20,6 +20,12 @@ from olmweb.web.preferences import html_classes, preferences_of
 
 MENU_CLUSTERS = 12  # in the menu of every page
 MENU_WORST = 4  # of more clusters than that
+STATE_WORDS = {
+    "silent": "not synced",
+    "attention": "needing attention",
+    "waiting": "in first sync",
+    "healthy": "healthy",
+}
 
 
 def clusters(request: HttpRequest) -> list[Cluster]:
@@ -64,10 +70,13 @@ def default_cluster(request: HttpRequest) -> str:
 
 def _switcher(request: HttpRequest) -> list[dict[str, Any]]:
     failing = attention(request)
-    return [
-        {"cluster": c, "attention": failing.get(c.pk, 0), "state": c.state(failing.get(c.pk, 0))}
-        for c in clusters(request)
-    ]
+    rows = []
+    for cluster in clusters(request):
+        count = failing.get(cluster.pk, 0)
+        state = cluster.state(count)
+        words = "unreachable" if cluster.unreachable else STATE_WORDS[state]
+        rows.append({"cluster": cluster, "attention": count, "state": state, "words": words})
+    return rows
 
 
 def _query(cluster: str) -> str:
@@ -82,16 +91,17 @@ def _menu(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     return worst[:MENU_WORST]
 
 
-def _states(rows: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
-    """(state, how many clusters are in it), worst first."""
+def _states(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, int]]:
+    """(state, its words, how many clusters are in it), worst first."""
     counts = Counter(row["state"] for row in rows)
-    return [(state, counts[state]) for state in CLUSTER_STATES if counts[state]]
+    return [(state, STATE_WORDS[state], counts[state]) for state in CLUSTER_STATES if counts[state]]
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """`shell_clusters`: [{cluster, attention, state}]; `shell_menu`: those of the menu of clusters;
-    `shell_attention`: how many operators need attention;
-    `shell_states`: [(state, how many clusters)], worst first; `shell_silent`: the silent ones;
+    """`shell_clusters`: [{cluster, attention, state, words}]; `shell_menu`: those of the menu of
+    clusters; `shell_attention`: how many operators need attention;
+    `shell_states`: [(state, words, how many clusters)], worst first;
+    `shell_silent`: the silent ones;
     `shell_query`: the query string of the default cluster, for pages that take one;
     `shell_preferences`: of the person, `shell_classes`: of the root element for them;
     `shell_demo`: (name, password) of the accounts of a demo."""

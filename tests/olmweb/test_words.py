@@ -64,7 +64,7 @@ REPLACED = {
     "Upgrade held": "No direct upgrade to ...",
     "Where it stands": "Install progress",
     "Also involved": "Related objects",
-    "Freshness of": "Sync status: ...",
+    "Freshness": "Sync status",
     ">Feeds<": "Watched resources",
     "Not heard from": "unreachable since",
     "What was heard of each kind": "Sync status",

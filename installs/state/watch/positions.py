@@ -180,7 +180,7 @@ def mark_reachable(cluster: Cluster) -> bool:
     with transaction.atomic():
         if not unreachable.update(**values):
             return False
-        if before.reachable is False:
+        if before.unreachable:
             record_reachable(before, now)
     return True
 

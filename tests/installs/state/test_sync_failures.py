@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from installs.models import ClusterOperator, Component, Operator, Transition
 from installs.state.full_sync import record_crash, sync_cluster
-from olmweb.clusters import client_for
+from olmweb.clusters import client_for, due
 from olmweb.kube.resources import (
     ALL,
     BUNDLES,
@@ -17,7 +17,7 @@ from olmweb.kube.resources import (
     PLATFORM_OPERATORS,
     group_path,
 )
-from olmweb.models import Cluster, SyncRun
+from olmweb.models import ChangeEvent, Cluster, SyncRun
 from tests.kubefake import TOKEN, Answer, KubeFake, status_answer, write_kubeconfig
 from tests.worlds import cluster as world
 
@@ -214,6 +214,17 @@ def test_our_own_fault_is_recorded_without_its_text(cluster: Cluster) -> None:
     assert TOKEN not in report.error
     assert cluster.error_code == "internal"
     assert "ValueError" in SyncRun.objects.get().error_text
+
+
+def test_our_own_fault_does_not_make_a_cluster_unreachable(synced: Cluster) -> None:
+    ChangeEvent.objects.all().delete()
+    record_crash(synced, ValueError("no"), timezone.now())
+    assert (synced.reachable, synced.stale) == (True, True)
+    assert not ChangeEvent.objects.filter(type="cluster.unreachable").exists()
+    assert not due(synced, timezone.now())
+    sync_cluster(synced)
+    assert (synced.error_code, synced.stale) == ("", False)
+    assert not ChangeEvent.objects.filter(type="cluster.reachable").exists()
 
 
 def test_a_client_given_by_the_caller_stays_open(fake: KubeFake, cluster: Cluster) -> None:

@@ -8,6 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from installs.queries.watched_resources import missing_rules
+from installs.state.full_sync import record_crash
 from olmweb.models import Cluster
 from tests.factories import (
     make_cluster,
@@ -162,6 +163,28 @@ def test_a_silent_cluster_says_since_when_and_why(reader: Client) -> None:
     elsewhere = assert_page(reader.get("/software/"))
     assert "Cluster prod unreachable" in elsewhere.text
     assert PAGE in elsewhere.links
+
+
+def test_a_fault_inside_olm_web_is_not_said_to_be_the_clusters(reader: Client) -> None:
+    cluster = make_cluster(name="prod", kinds={})
+    record_crash(cluster, ValueError("no"), timezone.now())
+    sentence = "The sync of cluster prod failed inside OLM Web (ValueError)."
+    page = assert_page(reader.get(PAGE))
+    assert "Not synced since" in page.text
+    assert sentence in page.text
+    assert "The worker's log has the details" in page.text
+    elsewhere = assert_page(reader.get("/software/"))
+    assert "Cluster prod not synced since" in elsewhere.text
+    assert sentence in elsewhere.text
+    Cluster.objects.update(synced_at=None, reachable=None)
+    first = assert_page(reader.get("/"))
+    assert "Cluster prod could not be synced yet" in first.text
+    assert sentence in first.text
+    never = assert_page(reader.get(PAGE))
+    assert "Not synced yet" in never.text
+    for shown in (page, elsewhere, first, never):
+        assert "nreachable" not in shown.text
+        assert "reached" not in shown.text
 
 
 def test_no_feed_of_a_cluster_that_is_gone_is_said_to_be_watched(reader: Client) -> None:

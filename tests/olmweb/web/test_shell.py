@@ -141,16 +141,28 @@ def test_a_silent_cluster_is_told_on_every_page_with_what_to_check(reader: Clien
         assert "Is the API server up?" in page.text
 
 
+def test_the_menu_of_clusters_says_which_are_not_synced(reader: Client) -> None:
+    old = timezone.now() - timedelta(hours=3)
+    make_cluster(name="a", reachable=False, synced_at=None)
+    make_operator(cluster=make_cluster(name="b", synced_at=old), name="x", health="Failed")
+    make_cluster(name="c", reachable=None, synced_at=None)
+    text = assert_page(reader.get("/activity/")).text
+    assert re.search(r"a v?[\d.]* ?unreachable a: not reached yet", text)
+    assert re.search(r"b v?[\d.]* ?not synced b: synced 3 h ago", text)
+    assert re.search(r"c v?[\d.]* ?in first sync c: first sync running", text)
+    assert "2 not synced of 1 in first sync of 3 clusters" in text
+
+
 def test_many_silent_clusters_are_told_in_one(reader: Client) -> None:
     for number in range(50):
         silent = number % 7 == 0
         make_cluster(name=f"prod-{number:02}", reachable=not silent, error_text="refused" * silent)
     make_operator(cluster=Cluster.objects.get(name="prod-01"), name="a", health="Failed")
     page = assert_page(reader.get("/software/"))
-    assert page.text.count("not synced") == 1
+    assert page.text.count("clusters not synced") == 1
     names = "prod-00, prod-07, prod-14, prod-21, prod-28"
     assert f"8 of 50 clusters not synced: {names} and 3 more" in page.text
-    assert "8 silent of 1 attention of 41 healthy of 50 clusters" in page.text
+    assert "8 not synced of 1 needing attention of 41 healthy of 50 clusters" in page.text
     table = assert_page(reader.get("/")).text
     assert "8 of 50 clusters not synced" not in table
     assert table.count("refused") == 8
