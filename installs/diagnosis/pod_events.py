@@ -40,7 +40,7 @@ _BY_MESSAGE = {
 _WORDS_OF_EVENT = re.compile(r"^Error: (?=\S)")
 # How the Event of what makes a pod begins, and the kind with whose name the knowledge base has it.
 _REFUSED_POD = "Error creating: "
-_CONTROLLED_BY = {"ReplicaSet": "Deployment", "Job": "InstallPlan"}
+_CONTROLLED_BY = {"ReplicaSet": "Deployment"}
 # Only the pod of a catalog has containers of these names (reconciler.go and configmap.go of OLM),
 # and only opm serve and copy-content of OLM write these words.
 _CATALOG_CONTAINER = re.compile(
@@ -55,6 +55,7 @@ _POD = re.compile(r'\bpod(?:=|: | )"?(?P<name>[\w.-]{1,253})_(?P<namespace>[\w-]
 # OLM names its unpack pods after their job, whose name is a hash that Kubernetes cuts, and reports
 # of them for the InstallPlan in these words (pkg/controller/bundle/bundle_unpacker.go).
 _UNPACK_POD = re.compile(r"[0-9a-f]{58}[a-z0-9]{5}")
+_UNPACK_JOB = re.compile(r"[0-9a-f]{63,64}|[0-9a-f]{58}[a-z0-9]{5}|")  # or a name nobody gave
 _PENDING = "Unpack pod({namespace}/{name}) container({container}) is pending. Reason: {reason}, "
 _UNSTARTED = (
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
@@ -75,11 +76,12 @@ class PodMessage(NamedTuple):
 def read_pod_message(kind: str, namespace: str, name: str, reason: str, message: str) -> PodMessage:
     """The message itself for other kinds. A message that only the pod of a catalog can have is
     about the CatalogSource, which has the settings of that pod, and one of an unpack pod that does
-    not start about the InstallPlan."""
+    not start, or of its job, about the InstallPlan."""
     if reason == "FailedCreate" and message.startswith(_REFUSED_POD):
+        unpacks = kind == "Job" and bool(_UNPACK_JOB.fullmatch(name))
         # That a webhook denied the pod of a job tells it from an object of the InstallPlan.
-        keeps = kind == "Job" and "admission webhook " in message
-        kind = _CONTROLLED_BY.get(kind, kind)
+        keeps = unpacks and "admission webhook " in message
+        kind = "InstallPlan" if unpacks else _CONTROLLED_BY.get(kind, kind)
         message = message if keeps else message.removeprefix(_REFUSED_POD)
     if kind != "Pod":
         line = line_of_reason(kind, namespace, name, reason, message)

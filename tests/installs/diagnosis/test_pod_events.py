@@ -5,6 +5,7 @@ import pytest
 from installs.diagnosis.knowledge import classify
 from installs.diagnosis.pod_events import read_pod_message
 
+UNPACK_JOB = "0123456789abcdef" * 4
 UNPACK_POD = f"{'0123456789abcdef' * 3}0123456789x7k2p"
 CATALOG_POD = 'pod: "lab-catalog-7xk2p_olm(3f0e)"'
 
@@ -79,15 +80,26 @@ def test_an_event_of_a_pod_that_was_refused_is_read_without_its_first_words() ->
     refused = "Error creating: pods is forbidden"
     read = read_pod_message("ReplicaSet", "shop", "etcd", "FailedCreate", refused)
     assert read == ("Deployment", "shop", "etcd", "pods is forbidden")
-    assert read_pod_message("Job", "shop", "a", "FailedCreate", refused).line == "pods is forbidden"
+    read = read_pod_message("Job", "olm", UNPACK_JOB, "FailedCreate", refused)
+    assert read == ("InstallPlan", "olm", UNPACK_JOB, "pods is forbidden")
 
 
 def test_a_webhook_that_denies_the_pod_of_a_job_is_not_taken_for_one_of_the_plan() -> None:
     denied = 'Error creating: admission webhook "w.x.io" denied the request: no'
-    read = read_pod_message("Job", "olm", "ab", "FailedCreate", denied)
-    assert (read.kind, read.line) == ("InstallPlan", denied)
+    for name in (UNPACK_JOB, UNPACK_JOB[:63], UNPACK_POD, ""):
+        read = read_pod_message("Job", "olm", name, "FailedCreate", denied)
+        assert (read.kind, read.line) == ("InstallPlan", denied)
     read = read_pod_message("ReplicaSet", "shop", "etcd", "FailedCreate", denied)
     assert (read.kind, read.line) == ("Deployment", denied.removeprefix("Error creating: "))
+
+
+def test_a_webhook_that_denies_the_pod_of_another_job_denies_nothing_of_olm() -> None:
+    denied = 'Error creating: admission webhook "w.x.io" denied the request: no'
+    read = read_pod_message("Job", "shop", "loki-migrate-28912345", "FailedCreate", denied)
+    assert (read.kind, read.line) == ("Job", denied.removeprefix("Error creating: "))
+    finding = classify(read.line, kind=read.kind)
+    assert finding is not None
+    assert "OLM unpacks" not in finding.cause
 
 
 @pytest.mark.parametrize(
