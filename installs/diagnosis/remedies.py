@@ -334,8 +334,8 @@ _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _ROLE_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.:]{0,251}[A-Za-z0-9])?")  # or of a binding
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _SENTENCE_LIMIT = 200
-# Indented lines and items of a list go on with the line before, as after a colon.
-_NEXT_ERROR = re.compile(r"(?<=[^\s:;,])\n(?=[^\s*-])")
+# Indented lines and other items of a list go on with the line before, as after a colon.
+_NEXT_ERROR = re.compile(r"(?<=[^\s:;,])(?:\.?\n\* |\n(?=[^\s*-]))")
 # These are left out for objects without a namespace, requests without a subresource and Kubernetes'
 # first group; a question about a permission is for all namespaces then.
 _OPTION = re.compile(
