@@ -1,11 +1,10 @@
 """Celery tasks of the installs app: thin, safe to run twice, half-way or late."""
 
-import threading
-from contextlib import ExitStack
 from typing import Any
 
 import structlog
-from celery.signals import worker_ready, worker_shutdown
+from celery.concurrency.thread import TaskPool as ThreadPool
+from celery.signals import worker_ready
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
@@ -42,20 +41,12 @@ RESUME_SECONDS = 30  # the period of resume_actions
 PUBLISH_SECONDS = 10  # the period of publish_events
 
 
-_registration = ExitStack()
-
-
 @worker_ready.connect
 def register_watcher(sender: Any, **_: Any) -> None:
     """A worker of the watch queue takes its share of the clusters; the embedded server has all."""
-    main = threading.current_thread() is threading.main_thread()
-    if main and "watch" in sender.app.amqp.queues.consume_from:
-        _registration.enter_context(scheduling.registered(sender.pool.limit))
-
-
-@worker_shutdown.connect
-def leave_watchers(**_: Any) -> None:
-    _registration.close()
+    watches = "watch" in sender.app.amqp.queues.consume_from
+    if watches and type(sender.pool) is ThreadPool:  # clusters are of one process
+        scheduling.Registration(sender.pool.limit).start()
 
 
 @task(name="installs.sync_clusters", queue="actions", time_limit=60, expires=EXPIRES)

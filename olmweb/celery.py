@@ -4,6 +4,8 @@ import gc
 import os
 import signal
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery
@@ -67,13 +69,26 @@ def stop_beat_between_ticks(sender: Service, **_: Any) -> None:
     if threading.current_thread() is not threading.main_thread():
         return  # in the embedded server, which stops it
 
-    def stop(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        limit_stop(BEAT_STOP_SECONDS)
+    def stop(*_: object) -> None:
         sender.stop()
+        limit = threading.Timer(BEAT_STOP_SECONDS, end_beat, (sender,))
+        limit.daemon = True
+        limit.start()
+        receive(lambda *_: end_beat(sender))
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    def receive(handler: Callable[..., None]) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, handler)
+
+    receive(stop)
+
+
+def end_beat(service: Service) -> None:
+    """Ends the process now, and not by a signal: the first process of a container gets only those
+    that it has a handler for."""
+    with suppress(Exception):
+        service.scheduler.close()  # gives its lease to the beat that waits
+    os._exit(1)
 
 
 @app.on_after_finalize.connect

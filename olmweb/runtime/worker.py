@@ -43,7 +43,7 @@ def stop_requested() -> bool:
 
 
 def limit_stop(seconds: float) -> None:
-    """Ends this process if it still runs after so many seconds; a worker as a second signal does.
+    """Ends a worker that still waits for tasks after so many seconds, as a second signal does.
 
     Messages are acknowledged late, so another worker gets those of the tasks that are cut off.
     """
@@ -96,6 +96,11 @@ def touch_heartbeat() -> None:
     if now - _touched_at >= _HEARTBEAT_SECONDS:
         _touched_at = now
         HEARTBEAT_FILE.touch(mode=0o600)
+
+
+def seconds_since_heartbeat() -> float:
+    """Of this process; many before the first."""
+    return time.monotonic() - _touched_at
 
 
 def heartbeat_age() -> float:

@@ -7,11 +7,12 @@ share, because another one was started later, gives them up in the same way.
 """
 
 import random
+import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import structlog
@@ -22,14 +23,14 @@ from django.utils import timezone
 
 from olmweb.clusters import due
 from olmweb.models import Cluster
-from olmweb.runtime.leases import Held, held_names, holders, renewed_lease, this_process
-from olmweb.runtime.worker import broker_answers, stop_requested
+from olmweb.runtime.leases import Held, acquire, holders, release, this_process
+from olmweb.runtime.worker import broker_answers, seconds_since_heartbeat, stop_requested
 
 log = structlog.get_logger(__name__)
 
 MIN_SLICE = 10.0
 CHECK_SECONDS = 2.0
-QUEUED = 15
+QUEUED = 5
 _QUEUED = "watch-queued:{}"
 WATCH_LEASE = 5  # seconds; with the beat's period, how long a killed worker's cluster stays alone
 _WATCH = "cluster:"
@@ -48,34 +49,70 @@ def pass_lease(cluster_id: int) -> str:
 
 def watched() -> set[int]:
     """Ids of the clusters that some worker watches."""
-    return {int(name.removeprefix(_WATCH)) for name in held_names(_WATCH)}
+    return {_cluster_id(name) for name in holders(_WATCH)}
 
 
-def registered(slots: int) -> AbstractContextManager[Held | None]:
-    """`with registered(slots):` counts this process among those that can watch so many clusters."""
-    return renewed_lease(f"{_WATCHER}{slots}:{uuid.uuid4().hex}", WATCH_LEASE)
+def _cluster_id(lease: str) -> int:
+    return int(lease.removeprefix(_WATCH))
 
 
-def surplus() -> float:
+class Registration:
+    """Counts this process among the watchers that can follow so many clusters, from `start` until
+    the worker is asked to stop. Not while it gets no messages, as those of others would return to
+    them.
+
+    A thread with a connection of its own renews the lease, and takes it again after an outage.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._name = f"{_WATCHER}{slots}:{uuid.uuid4().hex}"
+        self._held: Held | None = None
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="registration", daemon=True).start()
+
+    def _run(self) -> None:
+        while not stop_requested():
+            self.renew()
+            time.sleep(CHECK_SECONDS)
+        if self._held is not None:
+            with suppress(DatabaseError):  # it ends by itself
+                release(self._held)
+        connection.close()
+
+    def renew(self) -> None:
+        if seconds_since_heartbeat() > WATCH_LEASE:
+            return
+        try:
+            if self._held is None or not self._held.renew(WATCH_LEASE):
+                self._held = acquire(self._name, WATCH_LEASE)
+        except DatabaseError as error:
+            log.warning("watcher not registered", error=type(error).__name__)
+            connection.close()
+
+
+def surplus(watchers: Sequence[str]) -> float:
     """The share of its clusters, from 0 to 1, that this process should leave to other watchers.
 
-    0 unless they have fewer than a fair share and free slots.
+    `watchers`: the process that watches each cluster. 0 unless others have free slots and fewer
+    than a fair share, and this one more.
     """
     slots = {
         process: int(name.removeprefix(_WATCHER).partition(":")[0])
         for name, process in holders(_WATCHER).items()
     }
-    watches = Counter(holders(_WATCH).values())
+    watches = Counter(watchers)
     ours = watches[this_process()]
     if not ours or this_process() not in slots:
         return 0.0
-    fair = -(-watches.total() // len(slots))
-    room = sum(
-        max(0, min(fair, slots[process]) - watches[process])
-        for process in slots
-        if process != this_process()
-    )
-    return max(0, min(ours - fair, room)) / ours
+    fair, rest = divmod(watches.total(), len(slots))
+    # First everyone gets as many as all can have, then some get the rest.
+    for share in range(fair, fair + bool(rest) + 1):
+        room = sum(max(0, min(share, slots[one]) - watches[one]) for one in slots)
+        spare = sum(max(0, watches[one] - share) for one in slots)
+        if room and ours > share:
+            return (ours - share) * min(1.0, room / spare) / ours
+    return 0.0
 
 
 def waiting(clusters: Sequence[Cluster], now: datetime) -> list[Cluster]:
@@ -90,8 +127,8 @@ def waiting(clusters: Sequence[Cluster], now: datetime) -> list[Cluster]:
 def enqueue(cluster_id: int, send: Callable[[int], object]) -> None:
     """Sends a cluster to the queue unless it is queued already.
 
-    Without this, every tick would queue the waiting clusters again. A lost message is sent again
-    after QUEUED seconds.
+    Without this, every tick would queue the waiting clusters again. A message that a worker lost
+    when it was killed is sent again after QUEUED seconds.
     """
     if cache.add(_QUEUED.format(cluster_id), True, QUEUED):
         send(cluster_id)
@@ -129,7 +166,8 @@ class TimeSlice:
 
     def _should_yield(self) -> bool:
         now = timezone.now()
-        busy = watched()
+        watchers = holders(_WATCH)
+        busy = {_cluster_id(name) for name in watchers}
         # Clusters that are due for less than that get a free slot.
         late = now - timedelta(seconds=max(MIN_SLICE, 2 * settings.STATE_POLL))
         left = Cluster.objects.exclude(pk__in=busy).exclude(error_code="not-configured")
@@ -139,6 +177,7 @@ class TimeSlice:
             if (cluster.checked_at is None or cluster.checked_at < late) and due(cluster, late)
         )
         # Only as many tasks end as slots are needed, chosen at random.
-        if self._chance() >= (count / max(1, len(busy)) if count else surplus()):
+        share = count / max(1, len(busy)) if count else surplus(list(watchers.values()))
+        if self._chance() >= share:
             return False
         return broker_answers()  # without it no other task would start

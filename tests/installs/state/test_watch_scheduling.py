@@ -1,6 +1,5 @@
 """Who gets a turn, and when a turn makes room for others."""
 
-from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +16,7 @@ from installs.state.watch.scheduling import (
     watched,
 )
 from olmweb.models import Cluster, Lease
-from olmweb.runtime.leases import acquire, holders
+from olmweb.runtime.leases import acquire, holders, this_process
 from olmweb.runtime.worker import broker_answers, clear_stop, request_stop
 
 pytestmark = pytest.mark.django_db
@@ -124,42 +123,33 @@ def test_only_as_many_turns_end_as_are_waited_for(turn: TimeSlice, clock: Time) 
     assert turn.is_over()
 
 
-class Watchers:
-    """Processes with a number of slots and clusters each; the first is this one."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-        self._made = 0
-
-    def __call__(self, *watchers: tuple[int, int]) -> float:
-        Lease.objects.all().delete()
-        with ExitStack() as registered:
-            # The last one is this process again.
-            for number, (slots, clusters) in reversed(list(enumerate(watchers))):
-                self._monkeypatch.setattr("os.getpid", lambda number=number: 7000 + number)
-                registered.enter_context(scheduling.registered(slots))
-                for _ in range(clusters):
-                    self._made += 1
-                    assert acquire(cluster_lease(self._made), 60)
-            return surplus()
+def surplus_of(*watchers: tuple[int, int]) -> float:
+    """That of the first of so many watchers with a number of slots and clusters each."""
+    Lease.objects.all().delete()
+    names = [this_process(), *(f"host:{number}" for number in range(1, len(watchers)))]
+    for name, (slots, _) in zip(names, watchers, strict=True):
+        end = timezone.now() + timedelta(minutes=1)
+        Lease.objects.create(name=f"watcher:{slots}:{name}", owner=f"{name}:1:a", expires_at=end)
+    return surplus([name for name, (_, number) in zip(names, watchers, strict=True)
+                    for _ in range(number)])  # fmt: skip
 
 
-@pytest.fixture
-def surplus_of(monkeypatch: pytest.MonkeyPatch) -> Watchers:
-    return Watchers(monkeypatch)
-
-
-def test_a_watcher_leaves_clusters_to_those_with_fewer_than_a_fair_share(
-    surplus_of: Watchers,
-) -> None:
+def test_a_watcher_leaves_clusters_to_those_with_fewer_than_a_fair_share() -> None:
     assert surplus_of((50, 40), (50, 0)) == 20 / 40
-    assert surplus_of((50, 30), (50, 10), (50, 0)) == 16 / 30, "a fair share of 40 is 14"
-    assert surplus_of((50, 26), (50, 25)) == 0, "51 can't be shared better"
+    assert surplus_of((50, 30), (50, 10), (50, 0)) == pytest.approx(16 / 30)
     assert surplus_of((50, 10), (50, 30)) == 0, "the other one has too many"
     assert surplus_of((50, 40)) == 0, "there is no other one"
 
 
-def test_a_watcher_keeps_what_no_other_has_a_slot_for(surplus_of: Watchers) -> None:
+def test_what_can_not_be_divided_stays_or_goes_to_those_with_fewer() -> None:
+    assert surplus_of((50, 26), (50, 25)) == 0
+    assert surplus_of((50, 27), (50, 24)) == 1 / 27
+    assert surplus_of((50, 12), (50, 10), (50, 10)) == 1 / 12
+    assert surplus_of((9, 2), (9, 2), (9, 0)) == pytest.approx(1 / 4), "one of two gives one of two"
+    assert surplus_of(*[(9, 3)] * 10, (9, 0)) == pytest.approx(2 / 30), "two of thirty"
+
+
+def test_a_watcher_keeps_what_no_other_has_a_slot_for() -> None:
     assert surplus_of((40, 40), (10, 10)) == 0
     assert surplus_of((40, 40), (10, 4)) == 6 / 40
     assert surplus_of((50, 40), (0, 0)) == 0
@@ -168,7 +158,7 @@ def test_a_watcher_keeps_what_no_other_has_a_slot_for(surplus_of: Watchers) -> N
 def test_a_turn_ends_when_another_watcher_has_too_few(
     turn: TimeSlice, clock: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduling, "surplus", lambda: 0.25)
+    monkeypatch.setattr(scheduling, "surplus", lambda watchers: 0.25)
     clock.dice = 0.25
     assert not turn.is_over()
     clock.dice = 0.2
@@ -176,19 +166,40 @@ def test_a_turn_ends_when_another_watcher_has_too_few(
     assert turn.is_over()
 
 
-def test_a_killed_watcher_counts_until_its_lease_ends() -> None:
-    assert acquire(cluster_lease(1), 60)
-    assert acquire(cluster_lease(2), 60)
-    with scheduling.registered(4):
-        Lease.objects.create(
-            name="watcher:4:x",
-            owner="other:1:2:3",
-            expires_at=timezone.now() + timedelta(minutes=1),
-        )
-        assert surplus() == 1 / 2
-        Lease.objects.filter(name="watcher:4:x").update(expires_at=timezone.now())
-        assert surplus() == 0
-    assert not holders("watcher:"), "one that ends leaves at once"
+def test_a_watcher_counts_while_it_gets_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    ago = 1.0
+    monkeypatch.setattr(scheduling, "seconds_since_heartbeat", lambda: ago)
+    registration = scheduling.Registration(8)
+    registration.renew()
+    (lease,) = Lease.objects.filter(name__startswith="watcher:8:")
+    assert lease.owner.startswith(f"{this_process()}:")
+    registration.renew()
+    (renewed,) = Lease.objects.all()
+    assert renewed.expires_at >= lease.expires_at
+    Lease.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    ago = 6.0  # Redis is away
+    registration.renew()
+    assert not holders("watcher:")
+    ago = 0.5
+    Lease.objects.all().delete()  # as of the retention
+    registration.renew()
+    assert len(holders("watcher:")) == 1
+
+
+def test_a_database_that_is_away_delays_the_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "seconds_since_heartbeat", lambda: 1.0)
+    monkeypatch.setattr("installs.state.watch.scheduling.connection.close", lambda: None)
+    registration = scheduling.Registration(8)
+
+    def away(*_: object) -> None:
+        raise DatabaseError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduling, "acquire", away)
+        registration.renew()
+    assert not holders("watcher:")
+    registration.renew()
+    assert len(holders("watcher:")) == 1
 
 
 def test_no_turn_ends_while_no_other_could_begin(
@@ -211,12 +222,12 @@ def test_a_worker_that_ends_ends_its_turns_at_once() -> None:
 def test_a_database_that_is_away_ends_no_turn(
     turn: TimeSlice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away() -> None:
+    def away(*_: object) -> None:
         raise DatabaseError
 
     make("waiting")
     with monkeypatch.context() as patched:
-        patched.setattr(scheduling, "watched", away)
+        patched.setattr(scheduling, "holders", away)
         patched.setattr("installs.state.watch.scheduling.connection.close", lambda: None)
         assert not turn.is_over()
 

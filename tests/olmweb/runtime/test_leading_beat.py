@@ -21,7 +21,6 @@ from celery.beat import Scheduler, Service
 from django.db import DatabaseError
 from django.utils import timezone
 
-from olmweb.celery import BEAT_STOP_SECONDS
 from olmweb.models import Lease
 from olmweb.runtime import beat, probe, worker
 from olmweb.runtime.beat import LeaderScheduler
@@ -177,20 +176,48 @@ def test_a_signal_inside_a_callback_stops_beat(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(InterruptedScheduler, "number", number)
-    limits: list[float] = []
-    monkeypatch.setattr("olmweb.celery.limit_stop", limits.append)
+    monkeypatch.setattr("olmweb.celery.end_beat", lambda service: None)  # of the tests' process
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     service = Service(Celery("test", set_as_current=False), scheduler_cls=InterruptedScheduler)
     Beat(app=service.app).install_sync_handler(service)  # Celery's, which beat_init replaces
     try:
         service.start()
-        assert signal.getsignal(number) is signal.SIG_DFL, "a second signal ends it at once"
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     scheduler: Any = service.scheduler
     assert scheduler.ticks == 1
-    assert limits == [BEAT_STOP_SECONDS]
+
+
+HANGING = """
+import time
+from celery import Celery
+from celery.beat import Scheduler, Service
+import olmweb.celery
+class Hanging(Scheduler):
+    def tick(self, *args, **options):
+        print("hangs", flush=True)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            time.sleep(1)
+    def close(self):
+        print("closed", flush=True)
+olmweb.celery.BEAT_STOP_SECONDS = 1
+Service(Celery("test"), scheduler_cls=Hanging).start()
+"""
+
+
+@pytest.mark.parametrize("signals", [1, 2], ids=["the time is over", "a second signal"])
+def test_a_beat_whose_tick_hangs_ends_and_gives_its_lease_up(signals: int) -> None:
+    code = HANGING if signals == 1 else HANGING.replace("SECONDS = 1", "SECONDS = 60")
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT) as beat:
+        assert beat.stdout
+        assert beat.stdout.readline() == b"hangs\n"
+        for _ in range(signals):
+            beat.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        assert beat.wait(20) == 1
+        assert beat.stdout.read() == b"closed\n"
 
 
 # -- processes -------------------------------------------------------------------------------------
