@@ -68,6 +68,7 @@ _ONLY_WITH_KIND = 4  # rank
 # Events of what makes pods, such as a ReplicaSet or a Job, with the answer of the API server.
 _POD_REFUSED = re.compile(
     r"(?:Error creating|create Pod \S{1,253} in StatefulSet \S{1,253} failed error): "
+    r'|pods "[^"]{1,253}" is forbidden: violates PodSecurity "'
 )
 # What a kind was called in earlier releases, which report the same messages. Texts about an object
 # of the former kind name that kind.

@@ -102,6 +102,14 @@ def test_a_webhook_that_denies_the_pod_of_another_job_denies_nothing_of_olm() ->
     assert "OLM unpacks" not in finding.cause
 
 
+def test_pod_security_that_refuses_the_pod_of_another_job_is_none_of_a_catalog() -> None:
+    refused = 'Error creating: pods "a" is forbidden: violates PodSecurity "restricted:latest": no'
+    read = read_pod_message("Job", "shop", "loki-migrate-28912345", "FailedCreate", refused)
+    finding = classify(read.line, kind=read.kind)
+    assert finding is not None
+    assert finding.id == "api-podsecurity"
+
+
 @pytest.mark.parametrize(
     ("named", "message", "container"),
     [
