@@ -118,6 +118,7 @@ def _newest(model: Any) -> int | None:
     return newest
 
 
+_CLUSTER_FIELDS = ("name", "revision", "reachable", "error_code", "synced_at")
 # `clusters` and `cluster-ID` come from the rows that StampFeed reads for the heartbeat.
 TOPICS: dict[str, Callable[[], object]] = {
     "catalogs": _catalogs,
@@ -144,7 +145,7 @@ class StampFeed:
         """The topics whose stamp differs from that of the last reading; a topic read for the first
         time is not among them. At most three queries a topic; None while the database is away."""
         try:
-            clusters = list(Cluster.objects.only("name", "revision", "reachable", "synced_at"))
+            clusters = list(Cluster.objects.only(*_CLUSTER_FIELDS))
             stamps = _clusters(clusters)
             stamps |= {topic: TOPICS[topic]() for topic in topics & TOPICS.keys()}
         except DatabaseError as error:
