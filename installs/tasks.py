@@ -45,7 +45,7 @@ PUBLISH_SECONDS = 10  # the period of publish_events
 def register_watcher(sender: Any, **_: Any) -> None:
     """A worker of the watch queue takes its share of the clusters; the embedded server has all."""
     watches = "watch" in sender.app.amqp.queues.consume_from
-    if watches and type(sender.pool) is ThreadPool:  # clusters are of one process
+    if watches and type(sender.pool) is ThreadPool:  # other pools watch in other processes
         scheduling.Registration(sender.pool.limit).start()
 
 

@@ -108,8 +108,8 @@ def _of_unpack_pod(namespace: str, name: str, reason: str, message: str) -> str:
         namespace, name = pod["namespace"], pod["name"]
     if reason not in _UNSTARTED or not namespace or not _UNPACK_POD.fullmatch(name):
         return ""
-    found = _CONTAINER.search(message)
-    container = found["name"] if found else "unknown"
+    match = _CONTAINER.search(message)
+    container = match["name"] if match else "unknown"
     words = _PENDING.format(namespace=namespace, name=name, container=container, reason=reason)
     return f"{words}Message: {message}"
 

@@ -106,10 +106,10 @@ def surplus(watchers: Sequence[str]) -> float:
     if not ours or this_process() not in slots:
         return 0.0
     fair, rest = divmod(watches.total(), len(slots))
-    # First everyone gets as many as all can have, then some get the rest.
+    # As many for each as all can have; then the rest, for some.
     for share in range(fair, fair + bool(rest) + 1):
-        room = sum(max(0, min(share, slots[one]) - watches[one]) for one in slots)
-        spare = sum(max(0, watches[one] - share) for one in slots)
+        room = sum(max(0, min(share, slots[name]) - watches[name]) for name in slots)
+        spare = sum(max(0, watches[name] - share) for name in slots)
         if room and ours > share:
             return (ours - share) * min(1.0, room / spare) / ours
     return 0.0

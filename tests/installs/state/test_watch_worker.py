@@ -153,7 +153,7 @@ def test_dead_and_slow_clusters_do_not_hold_up_another(
 def test_a_watcher_that_is_started_later_gets_its_share(
     redis_server: str, database: str, tmp_path: Path, sandboxes: list[Sandbox]
 ) -> None:
-    servers = [one.url for one in sandboxes] * 3
+    servers = [sandbox.url for sandbox in sandboxes] * 3
     fleet = Fleet(tmp_path, redis_server, database, servers)
     with fleet.running(tmp_path, places=8):
         assert until(lambda: fleet.shares() == [6], 60)
