@@ -89,6 +89,26 @@ def distinct_catalogs(rows: Iterable[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
+class _NamesCatalog(Protocol):
+    """The catalog that an operator names, each part empty if it names none."""
+
+    @property
+    def catalog(self) -> str: ...
+    @property
+    def catalog_namespace(self) -> str: ...
+
+
+def other_catalog(operator: _NamesCatalog, catalog: _Provided) -> str:
+    """The name of the catalog that an operator comes from, with its namespace where the name alone
+    is the same; empty if it comes from `catalog` or names none."""
+    if operator.catalog != catalog.name:
+        return operator.catalog
+    namespace = operator.catalog_namespace
+    if "" in (namespace, catalog.namespace) or namespace == catalog.namespace:
+        return ""
+    return f"{namespace}/{operator.catalog}"
+
+
 def fullest(group: Sequence[Catalog]) -> Catalog:
     """Of the rows that serve one catalog, as `distinct_catalogs` groups them, the one with most of
     the content; of equal ones the ClusterCatalog, as all its content can be read."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from django.apps import apps
-from django.db.models import Q
 
 from catalogs.models import Catalog
+from catalogs.queries import other_catalog
 from catalogs.revisions.compare import ChangeKind, PackageChange, Sides
 
 DANGER, WARNING, INFO = "danger", "warning", "info"
@@ -57,21 +57,31 @@ class Effect(NamedTuple):
 
 
 def installed_from(catalog: Catalog) -> dict[str, list[AffectedOperator]]:
-    """The operators that are installed from this catalog, by package; one query. They name this
-    catalog or none, on its cluster; on every cluster for a catalog without one."""
+    """The operators that are installed from this catalog, by package; one query: those on its
+    cluster that come from no other one. A catalog without a cluster may serve any: all of them."""
     operators = apps.get_model("installs", "Operator")._default_manager.exclude(package="")
     if catalog.cluster_id is not None:
-        operators = operators.filter(
-            Q(catalog="") | Q(catalog=catalog.name), cluster=catalog.cluster_id
-        )
+        operators = operators.filter(cluster=catalog.cluster_id)
     by_package: dict[str, list[AffectedOperator]] = defaultdict(list)
     rows = operators.order_by("cluster__name", "kind", "namespace", "name").values_list(
-        *("cluster__name", "kind", "namespace", "name", "package", "channel", "version", "bundle")
+        *("cluster__name", "kind", "namespace", "name", "package", "channel", "version", "bundle"),
+        *("catalog", "catalog_namespace"),
+        named=True,
     )
-    for cluster, kind, namespace, name, package, channel, version, bundle in rows:
-        channels = tuple(filter(None, channel.split(", ")))
-        by_package[package].append(
-            AffectedOperator(cluster, kind, namespace, name, package, channels, version, bundle)
+    for row in rows:
+        if catalog.cluster_id is not None and other_catalog(row, catalog):
+            continue
+        by_package[row.package].append(
+            AffectedOperator(
+                row.cluster__name,
+                row.kind,
+                row.namespace,
+                row.name,
+                row.package,
+                channels=tuple(filter(None, row.channel.split(", "))),
+                version=row.version,
+                bundle=row.bundle,
+            )
         )
     return dict(by_package)
 

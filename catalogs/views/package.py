@@ -45,7 +45,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "problems": package_row.problem_count,  # type: ignore[attr-defined]
     }
     origins = [
-        (row, presenters.other_catalog(row, package_row.catalog))
+        (row, queries.other_catalog(row, package_row.catalog))
         for row in installations_of(package_row.name)
     ]
     here = [

@@ -19,12 +19,12 @@ from catalogs.contents.bulk_inspection import BUDGET
 from catalogs.fbc.package_texts import fold
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, CatalogInspection, Package
+from catalogs.queries import other_catalog
 from catalogs.search.find import (
     ANSWERS,
     FAILED,
     INSTALLED,
     Filters,
-    Installation,
     OperatorState,
     PackageMatch,
     Result,
@@ -323,17 +323,6 @@ def cards(
             )
         )
     return shown_cards
-
-
-def other_catalog(operator: OperatorState | Installation, catalog: Catalog | CatalogStamp) -> str:
-    """The name of the catalog that an operator comes from, with its namespace where the name alone
-    is the same; empty if it comes from `catalog` or names none."""
-    if operator.catalog != catalog.name:
-        return operator.catalog
-    namespace = operator.catalog_namespace
-    if "" in (namespace, catalog.namespace) or namespace == catalog.namespace:
-        return ""
-    return f"{namespace}/{operator.catalog}"
 
 
 def _with_other_images(matches: Iterable[PackageMatch]) -> set[str]:

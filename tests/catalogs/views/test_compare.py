@@ -84,6 +84,31 @@ def test_what_is_installed_from_elsewhere_is_not_affected(
     assert "none of your installed operators is affected" in page.text
 
 
+def test_of_two_catalogsources_of_one_name_an_operator_is_installed_from_its_own(
+    reader: Client, prod: Cluster
+) -> None:
+    for namespace in ("team-a", "team-b"):
+        source = make_catalog(
+            name="teas",
+            slug=f"{namespace}.teas",
+            cluster=prod,
+            source_kind="CatalogSource",
+            namespace=namespace,
+            revision=0,
+        )
+        make_package(catalog=source, name="moved")  # of revision 1
+        write_packages(source, {"gone": ["1.0.0"], "moved": ["1.0.0"]})
+        write_packages(source, {"moved": ["1.0.0"]})
+    installed(prod, "gone", catalog="teas", catalog_namespace="team-a")
+    installed(prod, "moved", catalog="teas", catalog_namespace="team-a")
+    for namespace, affected, origin in (("team-a", True, ""), ("team-b", False, "team-a/teas")):
+        changes = reader.get(f"/catalogs/prod/{namespace}.teas", {"tab": "changes", "since": "2"})
+        text = assert_page(changes).text
+        assert ("gone on prod: its package is no longer in the catalog" in text) is affected
+        package = reader.get(f"/software/prod/{namespace}.teas/moved")
+        assert [other for _row, other in package.context["origins_here"]] == [origin]
+
+
 def test_a_catalog_of_no_cluster_concerns_whatever_is_installed_anywhere(
     reader: Client, other: Catalog, prod: Cluster
 ) -> None:
