@@ -94,18 +94,25 @@ class Catalog(models.Model):
 
     @property
     def stale(self) -> bool:
-        return is_stale(self.state, self.source_kind, self.synced_at)
+        return is_stale(self.state, self.source_kind, self.source, self.synced_at)
 
 
-def is_stale(state: str, source_kind: str, synced_at: datetime | None) -> bool:
+def is_stale(state: str, source_kind: str, source: str, synced_at: datetime | None) -> bool:
     """Whether the last attempt to read a catalog failed, or none succeeded for longer than three
-    catalog polls."""
+    catalog polls (at least 10 minutes).
+
+    A catalog that no poll reads does not become stale: a disabled one, one of PackageManifests, and
+    one of a file without a path.
+    """
+    states, kinds = Catalog.State, Catalog.SourceKind
+    if state == states.FAILED:
+        return True
+    if state == states.DISABLED or synced_at is None:
+        return False
+    if source_kind == kinds.PACKAGE_MANIFEST or (source_kind == kinds.FILE and not source):
+        return False
     limit = timedelta(seconds=max(600, 3 * settings.CATALOG_POLL))
-    return state == Catalog.State.FAILED or (
-        source_kind == Catalog.SourceKind.CLUSTER_CATALOG
-        and synced_at is not None
-        and timezone.now() - synced_at > limit
-    )
+    return timezone.now() - synced_at > limit
 
 
 class CatalogRevision(models.Model):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from django.db.models import Count, Exists, OuterRef
@@ -40,15 +40,55 @@ class CatalogState:
     slug: str
     namespace: str
     source_kind: str
+    source: str
+    base_url: str
     state: str
+    error_code: str
     error_text: str
+    error_hint: str
     revision: int
     synced_at: datetime | None
     cluster_id: int | None
     stale: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.stale = is_stale(self.state, self.source_kind, self.synced_at)
+        self.stale = is_stale(self.state, self.source_kind, self.source, self.synced_at)
+
+    @property
+    def sync_error(self) -> "SyncError | None":
+        return sync_error(self)
+
+
+class SyncError(NamedTuple):
+    """Why the content of a catalog is not confirmed, and what to do about it."""
+
+    code: str
+    message: str
+    hint: str
+
+
+def sync_error(catalog: Catalog | CatalogState) -> SyncError | None:
+    """The error of the last attempt to read the catalog; of a stale one without an error, why no
+    attempt was made. None for a current one."""
+    if catalog.error_text or catalog.state == Catalog.State.FAILED:
+        text = catalog.error_text or "The last attempt to read it failed."
+        return SyncError(catalog.error_code, text, catalog.error_hint)
+    if not catalog.stale:
+        return None
+    late = "It was not read for longer than three polls"
+    if catalog.cluster_id is not None and not catalog.base_url:
+        return SyncError(
+            "not-synced",
+            f"{late}: the {catalog.source_kind} reports no address to read it from.",
+            "Look at its conditions and at the pod that serves it; it is read again when it "
+            "reports an address.",
+        )
+    return SyncError(
+        "not-synced",
+        f"{late}, although it is due.",
+        "Check that beat and a worker of the queue sync run (their logs say more), then choose "
+        "Sync now.",
+    )
 
 
 class _Provided(Protocol):

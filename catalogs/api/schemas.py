@@ -24,6 +24,7 @@ from catalogs.models import (
     ContentProblem,
     Package,
 )
+from catalogs.queries import sync_error
 from catalogs.resolve.facts import BLOCKERS, REJECTIONS
 from catalogs.revisions.differences import FATE_LABELS
 from catalogs.sources.access_methods import FAILED, IMPOSSIBLE, UNTRIED, USED
@@ -74,7 +75,8 @@ class LastError:
 @dataclass(frozen=True, slots=True)
 class CatalogRow:
     """`catalog` is its reference, CLUSTER/NAME; `name` and `namespace` are those of the object on
-    the cluster. `exact` false: rebuilt from answers, not the author's bytes."""
+    the cluster. `exact` false: rebuilt from answers, not the author's bytes. `stale`: the content
+    is that of `synced_at` and may be another by now; `error` says why, and what to do."""
 
     cluster: str
     catalog: str
@@ -413,6 +415,7 @@ def error_text(code: str, message: str, hint: str) -> LastError | None:
 
 
 def catalog_row(catalog: Catalog) -> CatalogRow:
+    error = sync_error(catalog)
     return row_of(
         CatalogRow,
         catalog,
@@ -424,7 +427,7 @@ def catalog_row(catalog: Catalog) -> CatalogRow:
         channels=catalog.channel_count,
         bundles=catalog.bundle_count,
         problems=catalog.problem_count,
-        error=error_text(catalog.error_code, catalog.error_text, catalog.error_hint),
+        error=LastError(*error) if error else None,
     )
 
 

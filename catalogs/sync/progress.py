@@ -96,13 +96,22 @@ class Run:
         if self.row is None:
             same = {"kind": SyncRun.Kind.CATALOG, "target": str(self._catalog)}
             with fenced_transaction():
-                SyncRun.objects.filter(outcome=SyncRun.Outcome.RUNNING, **same).update(
+                interrupted = SyncRun.objects.filter(
+                    outcome=SyncRun.Outcome.RUNNING, **same
+                ).update(
                     outcome=SyncRun.Outcome.FAILED,
                     finished_at=timezone.now(),
                     error_code="interrupted",
                     error_text="The process stopped in the middle of this run.",
                     error_hint="Nothing was lost: the run after it started anew.",
                 )
+                if interrupted:  # else nothing says why a catalog whose worker always dies is stale
+                    Catalog.objects.filter(pk=self._catalog.pk).update(
+                        error_code="interrupted",
+                        error_text="The process stopped in the middle of the last sync.",
+                        error_hint="If it happens again, the log of the worker and the events of "
+                        "its pod say why, such as a limit of memory.",
+                    )
                 self.row = SyncRun.objects.create(
                     cluster=self._catalog.cluster, started_at=self._started_at, **same
                 )

@@ -41,11 +41,12 @@ from olmweb.web.tables import Column, Table
 RUNS = 10
 # Of the catalogs of the list.
 _FIELDS = (
-    *("slug", "namespace", "source_kind", "state", "error_text", "error_hint", "access_method"),
+    *("slug", "namespace", "source_kind", "source", "base_url", "state"),
+    *("error_code", "error_text", "error_hint", "access_method"),
     *("checked_at", "synced_at", "changed_at", "last_cost", "priority", "revision"),
     *("package_count", "bundle_count", "problem_count"),
 )
-_SHOWN = attrgetter("pk", *_FIELDS)
+_SHOWN = attrgetter("pk", "stale", *_FIELDS)
 Entry = tuple[Catalog, presenters.Status, sync_progress.Standing | None]
 
 
@@ -220,6 +221,7 @@ def _catalog_stamp(catalog: Catalog) -> tuple[object, ...]:
     cluster = catalog.cluster
     return (
         *(catalog.pk, catalog.revision, catalog.state, catalog.checked_at, catalog.error_text),
+        catalog.stale,
         *(catalog.problem_count, catalog.priority, catalog.availability, catalog.conditions),
         *(catalog.access_method, catalog.access_methods),
         *((cluster.reachable, cluster.error_text, cluster.revision) if cluster else ()),

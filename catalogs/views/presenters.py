@@ -19,7 +19,7 @@ from catalogs.contents.bulk_inspection import BUDGET
 from catalogs.fbc.package_texts import fold
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, CatalogInspection, Package
-from catalogs.queries import other_catalog
+from catalogs.queries import other_catalog, sync_error
 from catalogs.search.find import (
     ANSWERS,
     FAILED,
@@ -452,22 +452,13 @@ def catalog_status(catalog: Catalog) -> Status:
             "warning",
             f"Cluster {catalog.cluster.name} can't be reached.",  # the shell says why
         )
-    if catalog.state == states.FAILED:
-        return Status(
-            "Failed",
-            "danger",
-            catalog.error_text or "The last attempt to read it failed.",
-            catalog.error_hint,
-        )
+    error = sync_error(catalog)
+    if error and catalog.state == states.FAILED:
+        return Status("Failed", "danger", error.message, error.hint)
     if catalog.state == states.NEW:
         return Status("Not read yet", "info", catalog.error_text, catalog.error_hint)
-    if catalog.stale:
-        return Status(
-            "Stale",
-            "warning",
-            "It was not read for longer than three polls.",
-            "Check that the worker runs: Activity lists its last runs.",
-        )
+    if error and catalog.stale:
+        return Status("Stale", "warning", error.message, error.hint)
     return Status("Serving", "success")
 
 

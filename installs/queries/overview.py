@@ -531,9 +531,11 @@ def installable_kinds(cluster: Cluster) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class CatalogSummary:
     """The catalogs of the clusters shown, each counted once whatever the ways in which it is there;
-    `troubled` are the ways that fail or are stale, on clusters that answer."""
+    `outdated` have content, but of an earlier time in each of the ways; `troubled` are the ways
+    that fail or are stale, on clusters that answer."""
 
     serving: int
+    outdated: int
     troubled: list[CatalogState]
     new: int
     unreachable: int
@@ -542,6 +544,10 @@ class CatalogSummary:
 def catalogs_revision(rows: Sequence[CatalogState]) -> str:
     """Differs when the content or state of any catalog changed."""
     return ";".join(f"{row.pk}:{row.revision}:{row.state}:{row.stale}" for row in rows)
+
+
+def _is_served(entries: Sequence[CatalogState]) -> bool:
+    return any(row.state == Catalog.State.SERVING and not row.stale for row in entries)
 
 
 def catalog_summary(rows: Sequence[CatalogState], clusters: Sequence[Cluster]) -> CatalogSummary:
@@ -553,16 +559,13 @@ def catalog_summary(rows: Sequence[CatalogState], clusters: Sequence[Cluster]) -
     catalogs = distinct_catalogs([row for row in shown if row.cluster_id not in silent])
     states = Catalog.State
     return CatalogSummary(
-        serving=sum(
-            any(row.state == states.SERVING and not row.stale for row in entries)
+        serving=sum(map(_is_served, catalogs)),
+        outdated=sum(
+            not _is_served(entries)
+            and any(row.stale and row.synced_at is not None for row in entries)
             for entries in catalogs
         ),
-        troubled=[
-            row
-            for entries in catalogs
-            for row in entries
-            if row.stale or row.state == states.FAILED
-        ],
+        troubled=[row for entries in catalogs for row in entries if row.stale],
         new=sum(all(row.state == states.NEW for row in entries) for entries in catalogs),
         unreachable=len(distinct_catalogs([row for row in shown if row.cluster_id in silent])),
     )

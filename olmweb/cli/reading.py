@@ -170,10 +170,15 @@ def _operator_lines(row: Row) -> Iterator[str]:
 
 # --- catalogs ---------------------------------------------------------------------------------
 
+
+def _catalog_state(row: Row) -> str:
+    return f"{row['state']} (stale)" if row["stale"] else str(row["state"])
+
+
 CATALOGS = (
     Column("CATALOG", "catalog"),
     Column("KIND", "source_kind"),
-    Column("STATE", "state"),
+    Column("STATE", _catalog_state),
     Column("PACKAGES", "packages"),
     Column("BUNDLES", "bundles"),
     Column("PROBLEMS", "problems"),
@@ -219,7 +224,7 @@ def _catalog_lines(row: Row) -> Iterator[str]:
             ("Catalog", row["catalog"]),
             ("Kind", row["source_kind"]),
             ("Source", row["source"]),
-            ("State", row["state"]),
+            ("State", _catalog_state(row)),
             ("Packages", row["packages"]),
             ("Channels", row["channels"]),
             ("Bundles", row["bundles"]),

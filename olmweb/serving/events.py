@@ -33,7 +33,7 @@ TOPIC = re.compile(
 # sets `checked_at`.
 _CATALOG_COLUMNS = (
     *("pk", "source_kind", "source", "access_method", "priority", "availability"),
-    *("state", "error_text", "checked_at", "revision"),
+    *("state", "error_text", "checked_at", "revision", "synced_at"),
 )
 Stamps = dict[str, object]  # topic -> a value that differs when rows of the topic changed
 
@@ -73,9 +73,10 @@ def _catalogs() -> object:
     they are stored with a new revision of the cluster, which pages of catalogs follow, too."""
     catalogs: Any = apps.get_app_config("catalogs").models_module
     judged = catalogs.PredictionRun.objects.aggregate(newest=Max("evaluated_at"))["newest"]
-    rows = catalogs.Catalog.objects.order_by("pk").values_list(*_CATALOG_COLUMNS)
+    rows = catalogs.Catalog.objects.order_by("pk").values_list(*_CATALOG_COLUMNS, named=True)
+    stale = [catalogs.is_stale(r.state, r.source_kind, r.source, r.synced_at) for r in rows]
     inspections = catalogs.CatalogInspection.objects.order_by("pk").values_list()
-    return list(rows), list(inspections), judged
+    return list(rows), stale, list(inspections), judged
 
 
 def _syncs() -> object:

@@ -5,6 +5,7 @@ import gzip
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from catalogs.models import (
     Blob,
@@ -21,6 +22,7 @@ from catalogs.sources.http import url_source
 from catalogs.storage.blobs import read_blob
 from catalogs.sync import replace
 from catalogs.sync.catalog import sync_catalog
+from catalogs.sync.progress import Run
 from olmweb.models import SyncRun
 from tests.worlds.catalogd_fake import catalog_fake
 from tests.worlds.fbc import jsonl, package
@@ -294,6 +296,19 @@ def test_a_run_that_was_killed_is_closed_by_the_next_one(folder):
         ("failed", "interrupted"),
         ("changed", ""),
     }
+
+
+def test_a_catalog_whose_syncs_are_always_killed_says_so(folder):
+    catalog = make(folder, package())
+    for _ in range(2):
+        catalog.refresh_from_db()
+        Run(catalog, timezone.now()).report("reading", 0, 0)  # and the process dies
+    catalog.refresh_from_db()
+    assert catalog.error_code == "interrupted"
+    assert "The process stopped in the middle" in catalog.error_text
+    sync_catalog(catalog, force=True)
+    catalog.refresh_from_db()
+    assert (catalog.error_code, catalog.error_text, catalog.error_hint) == ("", "", "")
 
 
 def test_syncing_twice_gives_the_same_rows(folder):

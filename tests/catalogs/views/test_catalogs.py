@@ -91,6 +91,86 @@ def test_every_state_is_told_in_words(reader, fields, word, sentence):
         assert sentence in page
 
 
+STALE = {
+    "ClusterCatalog": {"base_url": "https://catalogd.olm.svc/catalogs/redhat-operators"},
+    "CatalogSource": {"namespace": "olm", "base_url": "redhat-operators.olm.svc:50051"},
+    "File": {"source": "/srv/catalog.json"},
+    "URL": {"source": "https://example.com/catalog.json"},
+    "Image": {"source": "registry.example/catalog:v1"},
+}
+
+
+@pytest.mark.parametrize("kind", STALE)
+def test_content_that_no_sync_confirmed_for_hours_is_of_an_earlier_time(reader, bob, kind):
+    prod = make_cluster()
+    synced_at = timezone.now() - timedelta(hours=5)
+    fields = {"source_kind": kind, "synced_at": synced_at, "checked_at": synced_at, **STALE[kind]}
+    catalog = make_catalog(cluster=prod if "base_url" in fields else None, **fields)
+    url = f"/catalogs/{catalog}"
+    why = "It was not read for longer than three polls, although it is due."
+    for path in (LIST, url, "/"):
+        page = text_of(reader.get(path))
+        assert "Stale</span>" in page, path
+        assert ">Serving<" not in page
+        assert re.search(r"ontent (is shown )?as of <time[^>]*>5 h ago", page), path
+        assert why in page
+        assert "Check that beat and a worker of the queue sync run" in page
+    assert "<strong>0</strong> serving, <strong>1</strong> with content of an earlier time" in page
+    for row in (
+        reader.get("/api/v1/catalogs").json()["items"][0],
+        reader.get(f"/api/v1/catalogs/{catalog}").json(),
+    ):
+        assert (row["state"], row["stale"], row["error"]["code"]) == (
+            *("serving", True),
+            "not-synced",
+        )
+        assert row["error"]["message"] == why
+        assert row["error"]["hint"].startswith("Check that beat and a worker")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"source_kind": "File", "source": ""},
+        {"source_kind": "PackageManifest"},
+    ],
+    ids=["file without a path", "packagemanifests"],
+)
+def test_a_catalog_that_no_poll_reads_does_not_become_stale(reader, fields):
+    make_cluster()
+    make_catalog(name="own", synced_at=timezone.now() - timedelta(days=9), **fields)
+    assert not Catalog.objects.get().stale
+    for path in (LIST, "/catalogs/-/own", "/"):
+        assert "Stale" not in text_of(reader.get(path))
+
+
+def test_a_disabled_clustercatalog_is_not_stale(reader):
+    old = timezone.now() - timedelta(days=9)
+    make_catalog(
+        cluster=make_cluster(), state="disabled", availability="Unavailable", synced_at=old
+    )
+    assert not Catalog.objects.get().stale
+    for path in (LIST, URL, "/"):
+        assert "Stale" not in text_of(reader.get(path))
+
+
+@pytest.mark.parametrize("kind", ["ClusterCatalog", "CatalogSource"])
+def test_a_stale_catalog_without_an_address_is_not_blamed_on_the_worker(reader, kind):
+    old = timezone.now() - timedelta(hours=5)
+    make_catalog(cluster=make_cluster(), source_kind=kind, synced_at=old)
+    for path in (LIST, URL):
+        page = text_of(reader.get(path))
+        assert f"three polls: the {kind} reports no address to read it from." in page
+        assert "a worker of the queue sync" not in page
+
+
+def test_an_open_page_is_renewed_when_its_catalog_becomes_stale(reader, catalog):
+    pages = {path: reader.get(path).context["rev"] for path in (LIST, URL)}
+    Catalog.objects.update(synced_at=timezone.now() - timedelta(hours=5))
+    for path, rev in pages.items():
+        assert reader.get(path, {"rev": rev}, headers={"HX-Request": "true"}).status_code == 200
+
+
 def test_one_alert_says_why_a_catalog_of_an_unreachable_cluster_is_old(reader):
     cluster = make_cluster(reachable=False, error_text="no route to host", error_hint="Check VPN.")
     make_catalog(cluster=cluster)

@@ -160,6 +160,18 @@ def test_an_operator_in_progress_follows_the_minute(
     assert feed.read({"minute"}) == {"minute"}
 
 
+def test_pages_of_catalogs_are_told_when_time_alone_makes_one_stale(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Catalog.objects.update(synced_at=(now := timezone.now()))
+    feed = StampFeed()
+    feed.read({"catalogs"})
+    for hours, topics in ((0, set()), (5, {"catalogs"})):
+        later = now + timedelta(hours=hours)
+        monkeypatch.setattr(timezone, "now", lambda later=later: later)
+        assert (feed.read({"catalogs"}) or set()) & {"catalogs"} == topics
+
+
 def test_only_followed_topics_are_read(world: World) -> None:
     feed = StampFeed()
     costs = {"": 1, "clusters": 1, "catalogs": 4, "syncs": 3, "watches": 2, "actions": 3,
