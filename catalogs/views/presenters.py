@@ -199,8 +199,9 @@ class Card:
         """The first catalogs that have it, for a tooltip: `redhat-operators on prod`, or on how
         many clusters; with their versions where these differ."""
         places: dict[tuple[str, bool, str], list[str]] = {}
+        versions_differ = self._versions_differ
         for row in self.sources:
-            version = f" ({row.head_version or 'no version'})" if self._versions_differ else ""
+            version = f" ({row.head_version or 'no version'})" if versions_differ else ""
             place = (row.source, row.cluster == LOCAL, version)
             places.setdefault(place, []).append(row.cluster)
         return _first_names(

@@ -158,15 +158,6 @@ class CauseGroup:
         return sum(len(remedy.names) for remedy in self.remedies)
 
 
-@dataclass(frozen=True, slots=True)
-class Facet:
-    """One choice of a filter."""
-
-    value: str
-    words: str
-    count: int
-
-
 def operators_matching(filters: OperatorFilters) -> QuerySet[Operator]:
     """Operators with their cluster; `rank` (worst first) and `since_or_never` to sort by."""
     rows = Operator.objects.select_related("cluster").annotate(
@@ -465,10 +456,10 @@ def cause_remedies(
 
 def facets(
     clusters: Sequence[Cluster], filters: OperatorFilters
-) -> tuple[dict[str, list[Facet]], int]:
-    """(choices of the filters cluster, kind, namespace and health with the counts of all operators,
-    the number of matching operators); one query if anything is filtered, and one more if clusters
-    changed."""
+) -> tuple[dict[str, list[tuple[str, str]]], int]:
+    """((value, words) of the choices of the filters cluster, kind, namespace and health, the words
+    with the counts of all operators, the number of matching operators); one query if anything is
+    filtered, and one more if clusters changed."""
     indexes = OPERATOR_INDEX.of(clusters)
     names = ("kind", "namespace", "health")
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("cluster", *names)}
@@ -482,14 +473,14 @@ def facets(
         total = operators_matching(filters).order_by().count()
     cluster_scoped = counts["namespace"].pop("", 0)
     choices = {
-        name: [Facet(value, value, number) for value, number in sorted(values.items())]
+        name: [(value, f"{value} ({number})") for value, number in sorted(values.items())]
         for name, values in counts.items()
         if name != "health"
     }
     if cluster_scoped:
-        choices["namespace"].insert(0, Facet("-", "none (cluster-scoped)", cluster_scoped))
+        choices["namespace"].insert(0, ("-", f"none (cluster-scoped) ({cluster_scoped})"))
     choices["health"] = [
-        Facet(value, str(label), counts["health"][value])
+        (value, f"{label} ({counts['health'][value]})")
         for value, label in Health.choices
         if value in counts["health"]
     ]

@@ -117,6 +117,7 @@ ALERT_ICONS = {
     "danger": "exclamation-circle",
 }
 _NONE = SafeString('<span class="olm-none">–</span>')  # small screens leave such a cell out
+_SELECTED = SafeString(" selected")
 _TEXT_BEGINS = "\0"
 _COPY = (
     '<button type="button" class="pf-v6-c-button pf-m-plain pf-m-small olm-copy" data-copy{}'
@@ -321,6 +322,17 @@ def table_head(context: dict[str, Any], table: TableView) -> dict[str, Any]:
         arrow = {"ascending": "sort-up", "descending": "sort-down"}.get(direction, "sort")
         heads.append((column, direction, query(context, sort=target), arrow))
     return {"heads": heads}
+
+
+@register.simple_tag
+def options(choices: Iterable[tuple[str, str]], chosen: object) -> SafeString:
+    """The options of a select from (value, words). Built here and not by a template, as lists of
+    many clusters have one for each."""
+    return format_html_join(
+        "",
+        '<option value="{}"{}>{}</option>',
+        ((value, _SELECTED if value == chosen else "", words) for value, words in choices),
+    )
 
 
 @register.simple_tag

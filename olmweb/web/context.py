@@ -98,21 +98,25 @@ def _states(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, int]]:
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    """`shell_clusters`: [{cluster, attention, state, words}]; `shell_menu`: those of the menu of
-    clusters; `shell_attention`: how many operators need attention;
+    """`shell_clusters`: [{cluster, attention, state, words}]; `shell_cluster_choices`: (name, name)
+    of the options of a select; `shell_menu`: those of the menu of clusters;
+    `shell_attention`: how many operators need attention;
     `shell_states`: [(state, words, how many clusters)], worst first;
     `shell_silent`: the silent ones;
     `shell_query`: the query string of the default cluster, for pages that take one;
     `shell_preferences`: of the person, `shell_classes`: of the root element for them;
     `shell_demo`: (name, password) of the accounts of a demo."""
     if not hasattr(request, "user"):
-        names = ("clusters", "menu", "states", "silent")
+        names = ("clusters", "cluster_choices", "menu", "states", "silent")
         return {f"shell_{name}": [] for name in names} | {"shell_attention": 0}
     readable = request.user.is_authenticated or settings.PUBLIC_READ
     preferences = preferences_of(request)
     rows = SimpleLazyObject(lambda: _switcher(request) if readable else [])
     return {
         "shell_clusters": rows,
+        "shell_cluster_choices": SimpleLazyObject(
+            lambda: [(row["cluster"].name, row["cluster"].name) for row in rows]
+        ),
         "shell_menu": SimpleLazyObject(lambda: _menu(list(rows))),
         "shell_attention": SimpleLazyObject(lambda: sum(row["attention"] for row in rows)),
         "shell_silent": SimpleLazyObject(lambda: [r for r in rows if r["state"] == "silent"]),
