@@ -22,6 +22,7 @@ from installs.queries.overview import (
     ClusterRow,
     Waiting,
     by_need,
+    causes_of,
     cluster_rows,
     operators_to_approve,
     overview,
@@ -139,12 +140,12 @@ def clusters_report(
     notices: list[str],
 ) -> ClustersReport:
     """The page `number`; a query, and seven more if clusters changed, however many there are."""
-    entries, causes = summaries(clusters)
+    entries = summaries(clusters)
     table = paginate(entries, number, PAGE_SIZE, notices)
-    table.object_list = cluster_rows(list(table), causes)
+    table.object_list = cluster_rows(list(table))
     operators: Counter[str] = Counter()
     on: Counter[str] = Counter()
-    for of_cluster in causes.values():
+    for of_cluster in causes_of(clusters).values():
         for count, title in of_cluster:
             operators[title] += count
             on[title] += 1

@@ -325,12 +325,18 @@ class ClusterOverview(ClusterSummary):
 Causes = Mapping[int, Sequence[tuple[int, str]]]
 
 
-def summaries(clusters: Sequence[Cluster]) -> tuple[list[ClusterSummary], Causes]:
-    """One entry a cluster, worst first, and the causes of the operators that need attention; one
-    query if clusters changed."""
+def summaries(clusters: Sequence[Cluster]) -> list[ClusterSummary]:
+    """One entry a cluster, worst first; one query if clusters changed."""
     indexes = OPERATOR_INDEX.of(clusters)
+    return sorted(
+        (ClusterSummary(row, counts_of(indexes[row.pk])) for row in clusters), key=by_need
+    )
+
+
+def causes_of(clusters: Collection[Cluster]) -> Causes:
+    """The causes of the operators that need attention; one query if clusters changed."""
     causes: dict[int, Sequence[tuple[int, str]]] = {}
-    for pk, index in indexes.items():
+    for pk, index in OPERATOR_INDEX.of(clusters).items():
         numbers: Counter[str] = Counter()
         for cause in index.causes:
             title = cause_title(cause.finding, cause.reason, facts_of([cause]))
@@ -339,8 +345,7 @@ def summaries(clusters: Sequence[Cluster]) -> tuple[list[ClusterSummary], Causes
             ((number, title) for title, number in numbers.items()),
             key=lambda entry: (-entry[0], entry[1]),
         )
-    entries = [ClusterSummary(row, counts_of(indexes[row.pk])) for row in clusters]
-    return sorted(entries, key=by_need), causes
+    return causes
 
 
 def by_need(entry: ClusterSummary) -> tuple[int, int, str]:
@@ -348,8 +353,9 @@ def by_need(entry: ClusterSummary) -> tuple[int, int, str]:
     return CLUSTER_STATES.index(entry.state), -entry.counts.attention, entry.cluster.name
 
 
-def cluster_rows(entries: Sequence[ClusterSummary], causes: Causes) -> list[ClusterRow]:
+def cluster_rows(entries: Sequence[ClusterSummary]) -> list[ClusterRow]:
     """The rows of these clusters, in their order."""
+    causes = causes_of([entry.cluster for entry in entries])
     troubles = _TROUBLES.of(entry.cluster for entry in entries)
     return [
         ClusterRow(

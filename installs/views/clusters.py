@@ -112,9 +112,9 @@ def overview(request: HttpRequest) -> HttpResponse:
     single = None
     if several:
         operators = queries.operators_to_approve(shown)
-        summaries, causes = queries.summaries(shown)
+        summaries = queries.summaries(shown)
         page = paginate(summaries, read_page(request.GET, notices), PAGE_SIZE, notices)
-        entries = queries.cluster_rows(list(page), causes)
+        entries = queries.cluster_rows(list(page))
     else:
         if shown:
             operators = queries.shown_operators(shown, names=1)

@@ -11,7 +11,7 @@ from django.utils import timezone
 from installs.diagnosis.knowledge import find, knowledge
 from installs.models import Operator, Transition
 from installs.queries.operators import OperatorFilters, causes
-from installs.queries.overview import summaries
+from installs.queries.overview import causes_of
 from olmweb.models import Cluster
 from olmweb.web.pagination import PAGE_SIZE
 from tests.factories import (
@@ -139,7 +139,7 @@ def test_operators_of_one_variant_are_listed_under_its_title(reader: Client, pro
         )
     own = "CatalogSource unhealthy: connection refused"
     assert [cause.title for cause in causes([prod], OperatorFilters(), names=2)] == [own]
-    assert [text for _, text in summaries([prod])[1][prod.pk]] == [own]
+    assert [text for _, text in causes_of([prod])[prod.pk]] == [own]
     assert assert_page(reader.get("/operators/", {"view": "all"})).text.count(own) == 2
     Operator.objects.filter(name="b").update(facts={"http": "HTTP/1.1"})
     general = "CatalogSource unhealthy: bundles can't be listed"
