@@ -14,6 +14,7 @@ from catalogs.sources.registry_access import refresh_mirrors
 from catalogs.sources.select import READABLE
 from catalogs.sync import catalog as sync
 from catalogs.verdicts import catalog_inspection
+from olmweb.models import NOT_CONFIGURED
 from olmweb.runtime import leases, reports
 from olmweb.tasks import task
 
@@ -29,8 +30,10 @@ def sync_due_catalogs() -> None:
     """Enqueues every catalog that is due, unless it is queued or a worker syncs it."""
     now = timezone.now()
     busy = leases.held_names("catalog:")
-    catalogs = Catalog.objects.exclude(state=Catalog.State.DISABLED).filter(
-        source_kind__in=READABLE
+    catalogs = (
+        Catalog.objects.filter(source_kind__in=READABLE)
+        .exclude(state=Catalog.State.DISABLED)
+        .exclude(cluster__error_code=NOT_CONFIGURED)
     )
     for catalog in catalogs.filter(~Q(base_url="") | Q(cluster=None)).order_by(
         F("checked_at").asc(nulls_first=True)

@@ -111,13 +111,17 @@ class ClusterAdmin(ReadOnlyAdmin):
         "error_text": "problem",
         "error_hint": "what to do",
     }
-    list_display = ("name", "version", "reachable", "synced_at", "checked_at", "error_text")
+    list_display = ("name", "version", "answers", "synced_at", "checked_at", "error_text")
     list_filter = ("reachable",)
     search_fields = ("name", "server")
     actions = ("sync_now",)
 
     def view_on_site(self, row: Cluster) -> str:
         return reverse("installs:cluster", args=[row.name])
+
+    @admin.display(description="reachable", boolean=True)
+    def answers(self, row: Cluster) -> bool | None:
+        return row.answers
 
     @admin.action(description="Sync now", permissions=["sync"])
     def sync_now(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:

@@ -10,18 +10,14 @@ from functools import partial
 from typing import NamedTuple
 
 from django.conf import settings
-from django.db import transaction
-from django.utils import timezone
 
 from olmweb.errors import Missing, OlmwebError
-from olmweb.eventlog.record import record_unreachable
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Refused, Unauthorized
 from olmweb.kube.session import open_client
-from olmweb.models import LOCAL, Cluster
+from olmweb.models import LOCAL, NOT_CONFIGURED, Cluster
 from olmweb.runtime import counters
 
-NOT_CONFIGURED = "not-configured"
 BACKOFF_LIMIT = timedelta(seconds=20)  # a cluster that recovers is read again within half a minute
 WATCHED_AT_ONCE = 16  # clusters, by an embedded worker; more are watched by turns
 
@@ -90,8 +86,8 @@ def configured() -> list[Cluster]:
 
     An entry is `name=context`, `name=in-cluster`, `in-cluster`, a context that is its own name, or
     `name=` for the current context.
-    The row of a cluster that is no longer configured stays for its history, marked as such. Raises
-    OlmwebError for an invalid entry.
+    The row of a cluster that is no longer configured stays for its history, marked as removed until
+    it is configured again. Raises OlmwebError for an invalid entry.
     """
     wanted = parse_entries(settings.CLUSTERS)
     rows = {row.name: row for row in Cluster.objects.all()}
@@ -103,8 +99,8 @@ def configured() -> list[Cluster]:
             row.context = context
             row.save(update_fields=["context"])
     for name, row in rows.items():
-        if name not in wanted and row.error_code != NOT_CONFIGURED:
-            _mark_forgotten(row)
+        if row.removed == (name in wanted):
+            _mark_removed(row, removed=name not in wanted)
     return [rows[name] for name in wanted]
 
 
@@ -163,14 +159,14 @@ def as_olmweb_error(error: KubeError) -> OlmwebError:
     )
 
 
-def _mark_forgotten(row: Cluster) -> None:
-    was_reachable = not row.unreachable
-    row.reachable = False
-    row.error_code = NOT_CONFIGURED
-    row.error_text = f"Cluster {row.name} is no longer named in OLMWEB_CLUSTERS."
-    row.error_hint = "Name it there again to sync it; until then its last state is shown."
+def _mark_removed(row: Cluster, *, removed: bool) -> None:
+    """Sets or clears the mark. A cluster that answered counts as one never tried; the outage of one
+    that did not lasts until it answers again, so that followers of events hear of its end."""
+    row.reachable = False if row.reachable is False else None
+    row.error_code = row.error_text = row.error_hint = ""
+    if removed:
+        row.error_code = NOT_CONFIGURED
+        row.error_text = f"Cluster {row.name} is no longer named in OLMWEB_CLUSTERS."
+        row.error_hint = "Name it there again to sync it; until then its last state is shown."
     row.revision += 1
-    with transaction.atomic():
-        row.save(update_fields=["reachable", "error_code", "error_text", "error_hint", "revision"])
-        if was_reachable:
-            record_unreachable(row, timezone.now())
+    row.save(update_fields=["reachable", "error_code", "error_text", "error_hint", "revision"])

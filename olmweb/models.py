@@ -14,7 +14,10 @@ from django.utils import timezone
 from olmweb.errors import OlmwebError
 
 LOCAL = "-"  # stands for "no cluster" in URLs: a catalog read from a file or URL
-CLUSTER_STATES = ("silent", "attention", "waiting", "healthy")  # worst first
+CLUSTER_STATES = ("silent", "attention", "waiting", "healthy", "removed")  # worst first
+# Values of `Cluster.error_code` that say nothing about whether the cluster answers.
+NOT_CONFIGURED = "not-configured"  # no longer named in OLMWEB_CLUSTERS
+INTERNAL = "internal"  # a fault inside OLM Web ended the last attempt
 
 
 class Cluster(models.Model):
@@ -33,7 +36,7 @@ class Cluster(models.Model):
     # Address of its OpenShift Console, as the cluster reports it.
     console = models.CharField(max_length=500, blank=True, default="", db_default="")
     kinds = models.JSONField(default=dict, blank=True)
-    reachable = models.BooleanField(null=True)
+    reachable = models.BooleanField(null=True)  # as of the last attempt that could tell
     error_code = models.CharField(max_length=60, blank=True)
     error_text = models.TextField(blank=True)
     error_hint = models.TextField(blank=True)
@@ -50,20 +53,34 @@ class Cluster(models.Model):
         return self.name
 
     @property
+    def removed(self) -> bool:
+        """Whether it is no longer configured: it stays for its history and is not synced."""
+        return self.error_code == NOT_CONFIGURED
+
+    @property
+    def answers(self) -> bool | None:
+        """Whether it answered the last attempt. None if that is not known: before the first one, of
+        a removed cluster, and of one that did not answer before a fault inside OLM Web."""
+        unknown = self.removed or (self.error_code == INTERNAL and not self.reachable)
+        return None if unknown else self.reachable
+
+    @property
     def unreachable(self) -> bool:
-        """Whether the last attempt did not reach it, or was refused; False before the first."""
-        return self.reachable is False
+        """Whether the last attempt did not reach it, or was refused."""
+        return self.answers is False
 
     @property
     def stale(self) -> bool:
-        """Whether the last attempt failed, or the last complete pass is older than five state polls
-        (at least a minute)."""
+        """Whether the last attempt failed, it was removed, or the last complete pass is older than
+        five state polls (at least a minute)."""
         limit = timedelta(seconds=max(60, 5 * settings.STATE_POLL))
         old = self.synced_at is not None and timezone.now() - self.synced_at > limit
         return old or self.unreachable or bool(self.error_code)
 
     def state(self, failing: int) -> str:
         """One of CLUSTER_STATES, with the number of operators that need attention."""
+        if self.removed:
+            return "removed"
         if self.stale:
             return "silent"
         if self.synced_at is None:

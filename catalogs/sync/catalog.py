@@ -121,7 +121,7 @@ class _Attempt:
         catalog = self.catalog
         reusable = not self.everything and bool(catalog.content_hash)
         # A cluster that does not answer may have another digest by now.
-        silent = catalog.cluster is not None and catalog.cluster.unreachable
+        silent = catalog.cluster is not None and catalog.cluster.reachable is False
         known = self.digest and self.digest == catalog.synced_digest and not silent
         if reusable and source is None and known:
             return self.unchanged("digest unchanged")

@@ -447,6 +447,13 @@ def catalog_status(catalog: Catalog) -> Status:
             "Unavailable). What was read before is shown.",
             "Set spec.availabilityMode to Available on the ClusterCatalog.",
         )
+    if catalog.cluster is not None and catalog.cluster.removed:
+        return Status(
+            "Cluster removed",
+            "neutral",
+            catalog.cluster.error_text,
+            "The catalog is not synced; name the cluster there again to sync it.",
+        )
     if catalog.cluster is not None and catalog.cluster.unreachable:
         return Status(
             "Unreachable",

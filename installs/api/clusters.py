@@ -163,7 +163,8 @@ def _status_rows(clusters: Sequence[Cluster]) -> list[StatusRow]:
         StatusRow(
             cluster=cluster.name,
             version=cluster.version,
-            reachable=cluster.reachable,
+            reachable=cluster.answers,
+            removed=cluster.removed,
             stale=cluster.stale,
             synced_at=cluster.synced_at,
             operators={name: health[cluster.pk].get(name, 0) for name in Health.values},

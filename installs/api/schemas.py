@@ -76,12 +76,16 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """`kinds`: what was read of each kind, and whether the cluster serves it."""
+    """`kinds`: what was read of each kind, and whether the cluster serves it. `reachable`: whether
+    it answered the last attempt, null if that is not known: before the first one, of a removed
+    cluster, and of one that did not answer before a fault inside OLM Web. `removed`: it is no
+    longer configured, and not synced."""
 
     cluster: str
     server: str
     version: str
     reachable: bool | None
+    removed: bool
     stale: bool
     kinds: dict[str, Any]
     error: LastError | None
@@ -132,6 +136,7 @@ class StatusRow:
     cluster: str
     version: str
     reachable: bool | None
+    removed: bool
     stale: bool
     synced_at: datetime | None
     operators: dict[str, int]
@@ -545,6 +550,7 @@ def cluster_row(cluster: Cluster) -> ClusterRow:
         ClusterRow,
         cluster,
         cluster=cluster.name,
+        reachable=cluster.answers,
         kinds=kinds,
         error=error,
         unreachable_since=since,

@@ -26,8 +26,7 @@ from catalogs.verdicts.store import (
 from installs.facts.cluster_facts import cluster_facts, market_of
 from installs.facts.inventory import awaited
 from installs.state.catalog_offers import usable_catalogs
-from olmweb.clusters import NOT_CONFIGURED
-from olmweb.models import Cluster
+from olmweb.models import NOT_CONFIGURED, Cluster
 from olmweb.runtime.leases import fenced_transaction
 
 EVALUATOR_VERSION = 5  # increase when the evaluation changes but not the rules

@@ -36,12 +36,11 @@ from installs.notifications.event_formats import (
 )
 from installs.notifications.receiver_audit import record_sent_again
 from installs.notifications.send import AGAIN, CONTENT, SendResult, retry_after
-from olmweb.clusters import NOT_CONFIGURED
 from olmweb.errors import BadRequest
 from olmweb.eventlog import read
 from olmweb.eventlog.read import Selection
 from olmweb.eventlog.types import EventType, FailureData, HealthData, LoggedEvent
-from olmweb.models import Cluster
+from olmweb.models import NOT_CONFIGURED, Cluster
 from olmweb.runtime import counters
 from olmweb.runtime.leases import acquire, lease
 
@@ -204,13 +203,15 @@ def lasting(selection: Selection) -> Iterator[LoggedEvent]:
             yield LoggedEvent(0, str(type_), since, row.cluster.name, *place, "", health)
     type_ = EventType.CLUSTER_UNREACHABLE
     for cluster in clusters.filter(reachable=False):
-        if selects(type_, cluster.name):
+        if cluster.unreachable and selects(type_, cluster.name):
             data = FailureData(cluster.error_code, cluster.error_text, cluster.error_hint)
             since = cluster.unreachable_since or timezone.now()
             place = ("Cluster", "", cluster.name)
             yield LoggedEvent(0, str(type_), since, cluster.name, *place, "", data)
     type_ = EventType.CATALOG_FAILING
-    for catalog in Catalog.objects.filter(failing_since__isnull=False).select_related("cluster"):
+    failing = Catalog.objects.filter(failing_since__isnull=False)
+    failing = failing.exclude(cluster__error_code=NOT_CONFIGURED)
+    for catalog in failing.select_related("cluster"):
         name = catalog.cluster.name if catalog.cluster else None
         if selects(type_, name or ""):
             data = FailureData(catalog.error_code, catalog.error_text, catalog.error_hint)

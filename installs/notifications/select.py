@@ -26,8 +26,7 @@ from installs.diagnosis.knowledge import finding_for
 from installs.diagnosis.remedies import plain_remedy
 from installs.models import NEEDS_ATTENTION, Health, Notification, Operator, Transition
 from installs.notifications.formats import DELETED, Alert, ChangeBody, FindingBody
-from olmweb.clusters import NOT_CONFIGURED
-from olmweb.models import Cluster
+from olmweb.models import NOT_CONFIGURED, Cluster
 
 HEALTH, OBJECT = "Health", "Object"
 AT_REST = (*NEEDS_ATTENTION, Health.HEALTHY)

@@ -229,7 +229,7 @@ def _cluster_markdown(status: ClusterStatus) -> Iterator[str]:
     yield f"\n## Cluster {plain(cluster.name)}\n\n"
     yield f"- Version: {plain(cluster.version) or 'not known'}\n"
     if cluster.stale:
-        state = "unreachable" if cluster.unreachable else "stale"
+        state = "removed" if cluster.removed else "unreachable" if cluster.unreachable else "stale"
         reason = f". {plain(cluster.error_text)}" if cluster.error_text else ""
         yield f"- Sync status: {state}{reason}\n"
     yield f"- Last sync: {_time(cluster.synced_at) if cluster.synced_at else 'none yet'}\n"

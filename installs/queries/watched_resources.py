@@ -84,7 +84,7 @@ def watched_resources(cluster: Cluster) -> WatchedResources:
     """Every resource of the cluster, troubled ones first; two queries."""
     watches = list(cluster.watches.order_by("kind", "resource"))
     objects = _objects(cluster)
-    resources = [_resource(row, objects, cluster.unreachable) for row in watches]
+    resources = [_resource(row, objects, cluster.unreachable or cluster.removed) for row in watches]
     streamed = {row.kind for row in watches}
     resources += [
         _unstreamed(kind, status, objects)

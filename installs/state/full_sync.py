@@ -143,8 +143,9 @@ def record_crash(cluster: Cluster, error: Exception, started: datetime) -> SyncR
 def record_failure(
     cluster: Cluster, error: KubeError, started: datetime, requests: int
 ) -> SyncReport:
-    """Stores that the cluster can't be reached or read, in its row and a SyncRun. After a fault
-    inside OLM Web the cluster counts as reachable as before; it is tried again as rarely.
+    """Stores that the cluster can't be reached or read, in its row and a SyncRun. A fault inside
+    OLM Web does not tell whether it answers: an outage neither begins nor ends with it (see
+    `Cluster.answers`). It is tried again as rarely.
 
     A repeated failure only updates the Cluster row. Stores nothing when another worker took over
     the cluster.
@@ -155,6 +156,8 @@ def record_failure(
         SyncRun.Outcome.FAILED.value, requests=requests, seconds=seconds, error=error.message
     )
     reachable = cluster.reachable if isinstance(error, Internal) else False
+    outage_begins = reachable is False and cluster.reachable is not False
+    since = None if outage_begins else cluster.unreachable_since
     stored = (cluster.reachable, cluster.error_code, cluster.error_text)
     differs = stored != (reachable, error.code, error.message)
     with transaction.atomic():
@@ -166,7 +169,7 @@ def record_failure(
             error_code=error.code,
             error_text=error.message,
             error_hint=error.hint,
-            unreachable_since=cluster.unreachable_since or now,
+            unreachable_since=since or now,
             checked_at=now,
             revision=F("revision") + int(differs),  # in the database, as others increment it too
         )

@@ -247,7 +247,7 @@ def save_reachable(row: Cluster, now: datetime, *, changed: bool, **fields: Any)
     if changed:
         differing["revision"] = F("revision") + 1
     Cluster.objects.filter(pk=row.pk).update(**differing, assessed=row.assessed)
-    if row.unreachable:
+    if row.reachable is False:
         record_reachable(row, now)
 
 

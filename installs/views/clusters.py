@@ -30,6 +30,7 @@ from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.clusters import get_cluster
+from olmweb.models import Cluster
 from olmweb.web.addresses import address
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
@@ -89,11 +90,16 @@ class ExportRow:
     problem: str
 
 
+def _chosen(wanted: str, rows: Sequence[Cluster]) -> list[Cluster]:
+    """The cluster of that name, or without a name all of `rows` but the removed ones."""
+    return [get_cluster(wanted, rows)] if wanted else [row for row in rows if not row.removed]
+
+
 @require_safe
 def overview(request: HttpRequest) -> HttpResponse:
     """One cluster in full, several as a table in pages, none as three steps to the first one."""
     wanted = OverviewForm.read(request.GET)["cluster"]
-    shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
+    shown = _chosen(wanted, clusters(request))
     catalogs = read_states(clusters(request))
     requests = waiting_for(request.user, shown)
     token = revision_token(
@@ -124,6 +130,8 @@ def overview(request: HttpRequest) -> HttpResponse:
     named = named_operators(single.cluster, update) if single and update else []
     # Visitors get the links, too: they lead to the sign-in.
     acts = not request.user.is_authenticated or may_act(request.user)[0]
+    current = [row for row in shown if not row.removed]
+    acts = acts and bool(current)
     context = {
         "page": page,
         "entries": entries,
@@ -139,7 +147,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         "recent": recent(shown) if shown else None,
         "trend": _trend(summaries, history),
         "catalogs": queries.catalog_summary(catalogs, shown),
-        "waiting": queries.waiting(summaries, operators, requests, history) if shown else None,
+        "waiting": queries.waiting(summaries, operators, requests, history) if current else None,
+        "removed": [] if wanted else [row for row in clusters(request) if row.removed],
         "kinds": queries.installable_kinds(single.cluster) if single else [],
         "first": _first_steps(summaries),
         "silence_shown": _silence_shown(entries, several=several),
@@ -206,7 +215,7 @@ def report(request: HttpRequest) -> HttpResponse:
     cluster in full and several as a table."""
     chosen = ReportForm.read(request.GET)
     wanted = chosen["cluster"]
-    shown = [get_cluster(wanted, clusters(request))] if wanted else clusters(request)
+    shown = _chosen(wanted, clusters(request))
     requests, now = waiting_for(request.user, shown), timezone.now()
     notices: list[str] = []
     if len(shown) > 1 and not chosen["format"]:

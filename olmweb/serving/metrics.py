@@ -27,7 +27,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from olmweb.clusters import request_totals
-from olmweb.models import LOCAL, ChangeEvent, Cluster, ResourceWatch, SyncRun
+from olmweb.models import LOCAL, NOT_CONFIGURED, ChangeEvent, Cluster, ResourceWatch, SyncRun
 from olmweb.runtime import beat, counters
 from olmweb.runtime.leases import is_held
 from olmweb.tasks import Queue
@@ -117,7 +117,7 @@ class StateCollector(Collector):
         age = _gauge(
             "cluster_sync_age_seconds", "Since the last complete pass over a cluster.", ["cluster"]
         )
-        for cluster in Cluster.objects.all():
+        for cluster in Cluster.objects.exclude(error_code=NOT_CONFIGURED):
             reachable.add_metric([cluster.name], 1 if cluster.reachable else 0)
             seconds = _age(cluster.synced_at, now)
             if seconds is not None:
@@ -332,7 +332,8 @@ class StateCollector(Collector):
             "bundle_count": _gauge("catalog_bundles", "Bundles of a catalog.", labels),
             "problem_count": _gauge("catalog_problems", "Faults of a catalog's content.", labels),
         }
-        for catalog in _rows("catalogs.Catalog").select_related("cluster").order_by("id"):
+        catalogs = _rows("catalogs.Catalog").exclude(cluster__error_code=NOT_CONFIGURED)
+        for catalog in catalogs.select_related("cluster").order_by("id"):
             cluster = catalog.cluster.name if catalog.cluster else LOCAL
             values = [cluster, catalog.namespace, catalog.slug]
             ready.add_metric(values, 1 if catalog.state == "serving" and not catalog.stale else 0)

@@ -61,6 +61,7 @@ STATES = {
     "waiting": ("Waiting", "in-progress", ""),
     "absent": ("Absent", "circle", ""),
     "disabled": ("Disabled", "pause-circle", ""),
+    "removed": ("Removed from the configuration", "ban", ""),
     "stale": ("Stale", "exclamation-triangle", "pf-m-warning"),
     "deprecated": ("Deprecated", "exclamation-triangle", "pf-m-orange"),
     "clash": ("Sources differ", "exclamation-triangle", "pf-m-orange"),

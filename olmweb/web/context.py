@@ -25,6 +25,7 @@ STATE_WORDS = {
     "attention": "needing attention",
     "waiting": "in first sync",
     "healthy": "healthy",
+    "removed": "removed from the configuration",
 }
 
 
@@ -39,11 +40,13 @@ def attention(request: HttpRequest) -> dict[int, int]:
 
 
 def _read(request: HttpRequest) -> tuple[list[Cluster], dict[int, int]]:
-    """The clusters by name, and `attention`; those without any are left out of it."""
+    """The clusters by name, and `attention`; those without any, and removed ones, are left out of
+    it."""
     result: tuple[list[Cluster], dict[int, int]] | None = getattr(request, "_olmweb_clusters", None)
     if result is None:
         rows = _with_attention().all()
-        result = list(rows), {row.pk: row.attention for row in rows if row.attention}
+        needing = [row for row in rows if row.attention and not row.removed]
+        result = list(rows), {row.pk: row.attention for row in needing}
         request._olmweb_clusters = result  # type: ignore[attr-defined]
     return result
 

@@ -180,7 +180,7 @@ def mark_reachable(cluster: Cluster) -> bool:
     with transaction.atomic():
         if not unreachable.update(**values):
             return False
-        if before.unreachable:
+        if before.reachable is False:
             record_reachable(before, now)
     return True
 

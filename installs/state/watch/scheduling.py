@@ -22,7 +22,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from olmweb.clusters import due
-from olmweb.models import Cluster
+from olmweb.models import NOT_CONFIGURED, Cluster
 from olmweb.runtime.leases import Held, acquire, holders, release, this_process
 from olmweb.runtime.worker import broker_answers, seconds_since_heartbeat, stop_requested
 
@@ -170,7 +170,7 @@ class TimeSlice:
         busy = {_cluster_id(name) for name in watchers}
         # Clusters that are due for less than that get a free slot.
         late = now - timedelta(seconds=max(MIN_SLICE, 2 * settings.STATE_POLL))
-        left = Cluster.objects.exclude(pk__in=busy).exclude(error_code="not-configured")
+        left = Cluster.objects.exclude(pk__in=busy).exclude(error_code=NOT_CONFIGURED)
         count = sum(
             1
             for cluster in left

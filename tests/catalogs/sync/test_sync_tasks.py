@@ -13,9 +13,9 @@ from catalogs.sources.file import FileSource
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.cluster_catalogs import record_cluster_catalogs
 from catalogs.sync.progress import request_sync
-from olmweb.models import Cluster
+from olmweb.models import NOT_CONFIGURED, Cluster
 from olmweb.runtime import leases
-from tests.factories import make_catalog
+from tests.factories import make_catalog, make_cluster
 from tests.worlds.fbc import jsonl, package
 
 pytestmark = pytest.mark.django_db
@@ -180,6 +180,8 @@ def test_only_readable_and_enabled_catalogs_are_enqueued(monkeypatch, cluster):
     Catalog.objects.create(name="b", slug="b", source_kind="File", source="x", state="disabled")
     Catalog.objects.create(name="c", slug="c", source_kind="PackageManifest", source="x")
     Catalog.objects.create(name="d", slug="d", source_kind="ClusterCatalog", cluster=cluster)
+    removed = make_cluster(name="removed", error_code=NOT_CONFIGURED)
+    make_catalog(cluster=removed, base_url="https://catalogd.olm.svc/c", checked_at=None)
     tasks.sync_due_catalogs()
     assert asked == [wanted.pk]
 

@@ -16,8 +16,7 @@ from installs.notifications.select import (
     send_again,
     standing,
 )
-from olmweb.clusters import NOT_CONFIGURED
-from olmweb.models import Cluster
+from olmweb.models import NOT_CONFIGURED, Cluster
 from tests.factories import make_cluster, make_operator
 
 MESSAGE = "convert registry+v1 bundle to plain+v0 bundle: AllNamespace install mode must be enabled"

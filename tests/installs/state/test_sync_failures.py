@@ -8,8 +8,9 @@ import pytest
 from django.utils import timezone
 
 from installs.models import ClusterOperator, Component, Operator, Transition
-from installs.state.full_sync import record_crash, sync_cluster
+from installs.state.full_sync import record_crash, record_failure, sync_cluster
 from olmweb.clusters import client_for, due
+from olmweb.kube.errors import Unreachable
 from olmweb.kube.resources import (
     ALL,
     BUNDLES,
@@ -225,6 +226,33 @@ def test_our_own_fault_does_not_make_a_cluster_unreachable(synced: Cluster) -> N
     sync_cluster(synced)
     assert (synced.error_code, synced.stale) == ("", False)
     assert not ChangeEvent.objects.filter(type="cluster.reachable").exists()
+
+
+def test_an_outage_and_our_own_fault_do_not_mix(fake: KubeFake, synced: Cluster) -> None:
+    ChangeEvent.objects.all().delete()
+    away = Unreachable("It does not answer.", hint="Check the network.")
+    record_failure(synced, away, timezone.now(), 1)
+    began = synced.unreachable_since
+    assert (synced.unreachable, synced.answers) == (True, False)
+    record_crash(synced, ValueError("no"), timezone.now())
+    assert (synced.unreachable, synced.answers, synced.stale) == (False, None, True)
+    assert (synced.error_code, synced.unreachable_since) == ("internal", began)
+    record_failure(synced, away, timezone.now(), 1)
+    assert (synced.unreachable, synced.error_text) == (True, away.message)
+    assert synced.unreachable_since == began
+    sync_cluster(synced)
+    assert (synced.unreachable, synced.answers, synced.unreachable_since) == (False, True, None)
+    types = ["cluster.unreachable", "cluster.reachable"]
+    assert [row.type for row in ChangeEvent.objects.order_by("id")] == types
+
+
+def test_an_outage_begins_after_our_own_fault_and_not_with_it(synced: Cluster) -> None:
+    record_crash(synced, ValueError("no"), timezone.now())
+    crashed = synced.unreachable_since
+    record_failure(synced, Unreachable("It does not answer."), timezone.now(), 1)
+    assert crashed is not None
+    assert synced.unreachable_since is not None
+    assert synced.unreachable_since > crashed
 
 
 def test_a_client_given_by_the_caller_stays_open(fake: KubeFake, cluster: Cluster) -> None:

@@ -14,11 +14,12 @@ from django.utils import timezone
 from catalogs.models import PredictionRun
 from installs import tasks
 from installs.models import Action, Operator, Transition
+from installs.state.watch.positions import mark_reachable
 from installs.state.watch.scheduling import cluster_lease, pass_lease
 from olmweb.clusters import as_olmweb_error, configured, due, parse_entries
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import Cause, Forbidden, Invalid, Unauthorized, Unreachable
-from olmweb.models import Cluster, SyncRun
+from olmweb.models import ChangeEvent, Cluster, SyncRun
 from olmweb.runtime.leases import lease
 from tests.kubefake import Answer, KubeFake, status_answer
 from tests.worlds import cluster as world
@@ -66,12 +67,35 @@ def test_rows_follow_the_settings_and_keep_what_left_them(
         ("two", "two"),
     ]
     cluster.refresh_from_db()
-    assert (cluster.reachable, cluster.error_code) == (False, "not-configured")
+    assert (cluster.reachable, cluster.error_code) == (None, "not-configured")
+    assert (cluster.removed, cluster.unreachable) == (True, False)
     assert cluster.revision == 1
     settings.CLUSTERS = ["lab=other", "two"]
     assert configured()[0].context == "other"
     with django_assert_num_queries(1):
         configured()
+
+
+def test_a_removed_cluster_is_not_unreachable(cluster: Cluster, settings: Any) -> None:
+    settings.CLUSTERS = ["lab"]
+    configured()
+    assert not ChangeEvent.objects.exists()
+    settings.CLUSTERS = ["lab", cluster.name]
+    configured()
+    cluster.refresh_from_db()
+    assert (cluster.removed, cluster.reachable, cluster.error_text) == (False, None, "")
+
+
+def test_the_outage_of_a_removed_cluster_lasts_until_it_answers(
+    cluster: Cluster, settings: Any
+) -> None:
+    Cluster.objects.filter(pk=cluster.pk).update(reachable=False, error_code="unreachable")
+    settings.CLUSTERS = ["lab"]
+    configured()
+    cluster.refresh_from_db()
+    assert (cluster.reachable, cluster.unreachable) == (False, False)
+    assert mark_reachable(cluster)
+    assert [row.type for row in ChangeEvent.objects.all()] == ["cluster.reachable"]
 
 
 @pytest.mark.parametrize(

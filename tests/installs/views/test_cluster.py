@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from installs.queries.watched_resources import missing_rules
 from installs.state.full_sync import record_crash
-from olmweb.models import Cluster
+from olmweb.models import NOT_CONFIGURED, Cluster
 from tests.factories import (
+    make_catalog,
     make_cluster,
     make_crd,
     make_event,
@@ -163,6 +164,72 @@ def test_a_silent_cluster_says_since_when_and_why(reader: Client) -> None:
     elsewhere = assert_page(reader.get("/software/"))
     assert "Cluster prod unreachable" in elsewhere.text
     assert PAGE in elsewhere.links
+
+
+@pytest.fixture
+def removed() -> Cluster:
+    """A cluster with an operator that fails, an hour after it was removed from the settings."""
+    cluster = make_cluster(
+        name="prod",
+        reachable=None,
+        error_code=NOT_CONFIGURED,
+        error_text="Cluster prod is no longer named in OLMWEB_CLUSTERS.",
+        error_hint="Name it there again to sync it; until then its last state is shown.",
+        synced_at=timezone.now() - timedelta(hours=1),
+    )
+    make_operator(cluster=cluster, name="etcd", health="Failed")
+    make_catalog(cluster=cluster, synced_at=cluster.synced_at)
+    return cluster
+
+
+def test_a_removed_cluster_is_said_to_be_removed_and_not_unreachable(
+    reader: Client, removed: Cluster
+) -> None:
+    for path in (
+        PAGE,
+        "/?cluster=prod",
+        "/operators/prod/PlatformOperator/-/etcd",
+        "/catalogs/prod/redhat-operators",
+        "/report/?cluster=prod",
+    ):
+        text = assert_page(reader.get(path)).text
+        assert "Cluster prod is no longer named in OLMWEB_CLUSTERS" in text, path
+        assert "nreachable" not in text, path
+        assert "not synced since" not in text.lower(), path
+        assert "retried automatically" not in text, path
+
+
+def test_the_overview_asks_for_no_action_about_a_removed_cluster(
+    reader: Client, removed: Cluster
+) -> None:
+    make_operator(cluster=make_cluster(name="lab"), name="redis")
+    page = assert_page(reader.get("/"))
+    assert "Removed from the configuration, with its last state: prod" in page.text
+    assert "need attention" not in page.text
+    assert "needs attention" not in page.text
+    assert "unreachable" not in page.text
+    assert "1 removed from the configuration" in page.text, "the menu of clusters"
+    chosen = assert_page(reader.get("/", {"cluster": "prod"}))
+    assert "Needs your action Activity Nothing." in chosen.text
+    assert "/operators/bulk-change" not in "".join(chosen.links)
+
+
+def test_rest_says_that_a_cluster_was_removed(reader: Client, removed: Cluster) -> None:
+    make_cluster(name="lab")
+    for path in ("/api/v1/clusters", "/api/v1/status"):
+        rows = {row["cluster"]: row for row in reader.get(path).json()["items"]}
+        shown = [(name, row["removed"], row["reachable"]) for name, row in sorted(rows.items())]
+        assert shown == [("lab", False, True), ("prod", True, None)], path
+
+
+def test_rest_keeps_an_outage_apart_from_a_fault_inside_olm_web(reader: Client) -> None:
+    cluster = make_cluster(name="prod", reachable=False, error_code="unreachable")
+    record_crash(cluster, ValueError("no"), timezone.now())
+    row = reader.get("/api/v1/clusters").json()["items"][0]
+    assert (row["reachable"], row["error"]["code"]) == (None, "internal")
+    assert row["unreachable_since"] is None
+    for path in (PAGE, "/software/", "/"):
+        assert "nreachable" not in assert_page(reader.get(path)).text, path
 
 
 def test_a_fault_inside_olm_web_is_not_said_to_be_the_clusters(reader: Client) -> None:

@@ -18,11 +18,12 @@ from installs.models import Action, ActionBatch, Notification
 from olmweb import __version__, clusters
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
-from olmweb.models import Cluster, ResourceWatch
+from olmweb.models import NOT_CONFIGURED, Cluster, ResourceWatch
 from olmweb.runtime import beat, counters, leases
 from olmweb.serving import http_metrics, metrics
 from olmweb.serving.metrics import StateCollector
 from tests.factories import (
+    make_catalog,
     make_cluster,
     make_component,
     make_operator,
@@ -108,6 +109,14 @@ def test_metrics_tell_operators_catalogs_and_syncs(
         "operator_abnormal", cluster="edge", kind="PlatformOperator", namespace="",
         name="grafana", version="1.0.0", phase="Degraded", reason="=SUM(A1)",
     ) == 1  # fmt: skip
+
+
+def test_no_alert_is_about_a_removed_cluster(public: None, client: Client, db: None) -> None:
+    removed = make_cluster(name="removed", reachable=None, error_code=NOT_CONFIGURED)
+    make_catalog(cluster=removed, name="left", state="failed")
+    text = client.get("/metrics").content.decode()
+    for name in ("cluster_reachable", "cluster_sync_age_seconds", "catalog_ready"):
+        assert not re.search(rf'^olmweb_{name}{{.*cluster="removed"', text, re.MULTILINE), name
 
 
 def test_olms_own_metrics_have_olms_own_labels(olm: Cluster, client: Client) -> None:
