@@ -63,6 +63,7 @@ KINDS = (
     *("PlatformOperator", "BundleDeployment", "Bundle", "ClusterExtension", "ClusterObjectSet"),
     *("ClusterCatalog", "CatalogSource", "Subscription", "InstallPlan", "ClusterServiceVersion"),
     *("OperatorGroup", "OperatorCondition", "OLMConfig", "ClusterOperator", "Deployment"),
+    "ClusterVersion",
 )
 _ONLY_WITH_KIND = 4  # rank
 # Events of what makes pods, such as a ReplicaSet or a Job, with the answer of the API server.
@@ -73,6 +74,8 @@ _POD_REFUSED = re.compile(
 # What a kind was called in earlier releases, which report the same messages. Texts about an object
 # of the former kind name that kind.
 _FORMER_KINDS = {"ClusterExtensionRevision": "ClusterObjectSet", "Catalog": "ClusterCatalog"}
+# Kinds that no entry is about, whose Events tell of the pods and objects that they hold.
+_MAKERS_OF_PODS = ("Job", "ReplicaSet", "StatefulSet", "DaemonSet", "Namespace")
 # Before anything of the bundle is on the cluster.
 _NOTHING_INSTALLED = ("source", "convert", "unpack")
 
@@ -206,6 +209,12 @@ def knowledge() -> tuple[KnowledgeEntry, ...]:
             regex, literals = re.compile(record.pattern), required_literals(record.pattern)
             entries.append(KnowledgeEntry(**fields, stage=stage, regex=regex, literals=literals))
     return tuple(sorted(entries, key=lambda entry: entry.rank))
+
+
+def explained_kinds() -> frozenset[str]:
+    """Kinds of objects whose messages and Events can be explained."""
+    about = {kind for entry in knowledge() for kind in entry.kinds}
+    return frozenset({*about, *_FORMER_KINDS, *_MAKERS_OF_PODS})
 
 
 @cache

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 _PREFIXES = re.compile(
     r"Failed to unpack the \S{1,300} Bundle: "
     r'|source bundle content: (?!(?:create unpack pod: )?(?:pods? |admission webhook )"|gzip: '
+    r"|context deadline exceeded \(Client\.Timeout"
     r"|(?:unexpected )?EOF$)"
     r"|convert registry\+v1 bundle to plain\+v0 bundle: "
     r"(?!supported install modes|file does not exist|error converting YAML)"

@@ -336,6 +336,9 @@ _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _SENTENCE_LIMIT = 200
 # Indented lines and other items of a list go on with the line before, as after a colon.
 _NEXT_ERROR = re.compile(r"(?<=[^\s:;,])(?:\.?\n\* |\n(?=[^\s*-]))")
+# The same in a text that is a list of items itself, where any other line goes on with its item.
+_ITEM = "* "
+_NEXT_ITEM = re.compile(r"\.?\n\* ")
 # These are left out for objects without a namespace, requests without a subresource and Kubernetes'
 # first group; a question about a permission is for all namespaces then.
 _OPTION = re.compile(
@@ -411,11 +414,13 @@ def fill_sentence(template: str, values: Mapping[str, str]) -> str:
     """
 
     def value(match: re.Match[str]) -> str:
-        text = _NEXT_ERROR.sub("; ", values.get(match[1], ""))
+        text = values.get(match[1], "")
+        ends = _NEXT_ITEM if text.startswith(_ITEM) else _NEXT_ERROR
+        text = ends.sub("; ", text.removeprefix(_ITEM))
         text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         if not text:
             return _in_capitals(match[1].removeprefix("object_"))
-        if template.startswith(".", match.end()):  # the sentence has a full stop of its own
+        if template.startswith((".", ";"), match.end()):  # the sentence goes on or ends by itself
             text = text.rstrip(".")
         return text if len(text) <= _SENTENCE_LIMIT else f"{text[:_SENTENCE_LIMIT]}…"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from installs.diagnosis.knowledge import Finding, classify, fingerprint, knowledge
+from installs.diagnosis.knowledge import Finding, classify, explained_kinds, fingerprint
 from installs.diagnosis.pod_events import read_pod_message
 from installs.diagnosis.remedies import is_command, plain_remedy
 from installs.diagnosis.states import STATES, meanings
@@ -49,7 +49,7 @@ class Command(BaseCommand):
             self._explain_lines(options["ndjson"])
             return
         kind, type_, reason = options["kind"], options["type"], options["reason"]
-        kinds = {kind for entry in knowledge() for kind in entry.kinds} | {row[0] for row in STATES}
+        kinds = explained_kinds() | {row[0] for row in STATES}
         if kind and kind not in kinds:
             raise CommandError(
                 f"--kind {kind} is not a kind that the knowledge base covers; "

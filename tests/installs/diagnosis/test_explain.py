@@ -92,6 +92,9 @@ def test_a_reason_of_any_kind_is_explained_with_or_without_its_message() -> None
         ("CatalogSource", "TRANSIENT_FAILURE", "cs-not-connected"),
         ("OperatorGroup", "ServiceAccount sa1 not found", "og-sa-notfound"),
         ("Deployment", "Deployment does not have minimum availability.", "deployment-unavailable"),
+        ("Job", 'pods "loki-init-x2" is forbidden: exceeded quota: q, requested: pods=1, '
+         "used: pods=9, limited: pods=9", "api-quota"),
+        ("ClusterExtensionRevision", "Unauthorized", "api-unauthenticated"),
         ("CustomResourceDefinition", "customresourcedefinition a.b: stores v1, which it does not "
          "serve", "crd-stored-version-unserved"),
     ],
