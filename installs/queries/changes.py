@@ -2,7 +2,7 @@
 number of failing operators by day.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, tzinfo
@@ -34,6 +34,8 @@ DIRECTIONS = {
 }
 BAR_HEIGHT = 40
 TREND_DAYS, TREND_HEIGHT = 30, 60
+READ_AGAIN = HOUR  # the whole history of a cluster
+OVERLAP = timedelta(minutes=2)  # longer than a transaction: its rows have the time of its start
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
 _FAILING = frozenset(str(value) for value in FAILING)
 _WORKING = (str(Health.INSTALLING), str(Health.UPGRADING), str(Health.NEEDS_APPROVAL))
@@ -129,7 +131,7 @@ def direction_of(kind: str, before: str, after: str) -> str:
 def recent(clusters: Sequence[Cluster]) -> Recent:
     """Changes on these clusters in the last 24 hours; two queries if clusters changed."""
     now = timezone.now()
-    stored = (history.latest for history in _HISTORIES.of(clusters).values())
+    stored = (history.latest.values() for history in _HISTORIES.of(clusters).values())
     rows = [row for row in chain.from_iterable(stored) if row[3] >= now - DAY]
     if len(clusters) > 1:
         rows = [row for row in rows if row[0] == "Object" or row[1]]
@@ -155,7 +157,7 @@ def changes_of_week(clusters: Sequence[Cluster]) -> tuple[dict[str, int], tuple[
     """How many operators went each way of DIRECTIONS in the last seven days, and these changes,
     newest first; two queries if clusters changed."""
     start = timezone.now() - WEEK
-    stored = (history.latest for history in _HISTORIES.of(clusters).values())
+    stored = (history.latest.values() for history in _HISTORIES.of(clusters).values())
     rows = [row for row in chain.from_iterable(stored) if row[3] >= start]
     rows.sort(key=_BY_TIME, reverse=True)
     changes = [(direction, row) for row in rows if (direction := direction_of(*row[:3]))]
@@ -171,18 +173,16 @@ def counted(direction: str, count: int) -> str:
     return f"{count} {words[:-1] if (direction, count) == ('failed', 1) else words}"
 
 
-def _changes(ids: Collection[int], health: Q, start: datetime) -> QuerySet[Transition]:
-    """Of the operators of these clusters, from this time on: the changes that match `health`, and
-    what appeared or was deleted. The ClusterServiceVersion of a Subscription is no operator: its
-    health is not recorded."""
+def _changes(scope: Q) -> QuerySet[Transition]:
+    """Those in scope that are of operators: changes of health, and objects that appeared or were
+    deleted. The ClusterServiceVersion of a Subscription is no operator: its health is not
+    recorded."""
     healths = Transition.objects.filter(
         type="Health", **{name: OuterRef(name) for name in _IDENTITY}
     )
     is_operator = ~Q(kind="ClusterServiceVersion") | Exists(healths)
     existence = Q(type="Object", to_status__in=("appeared", "deleted")) & is_operator
-    return Transition.objects.filter(
-        health | existence, cluster__in=ids, kind__in=OPERATOR_KINDS, at__gte=start
-    )
+    return Transition.objects.filter(Q(type="Health") | existence, scope, kind__in=OPERATOR_KINDS)
 
 
 def _as_transitions(
@@ -319,11 +319,14 @@ class _ClusterHistory:
     """Of one cluster: its first sync; when failures of its operators began (1) or ended (-1) in the
     last TREND_DAYS days; and the changes of the last day, with the health at a first observation,
     and those in one of DIRECTIONS of the last week: (type, status before, status after, time, and
-    the columns _SHOWN)."""
+    the columns _SHOWN). Both by id of the Transition. `whole_at`: when all of it was read;
+    `read_at`: when the newest of it was."""
 
     first_sync: datetime | None
-    turns: list[tuple[datetime, int]] = field(default_factory=list)
-    latest: list[tuple[Any, ...]] = field(default_factory=list)
+    whole_at: datetime
+    read_at: datetime
+    turns: Mapping[int, tuple[datetime, int]] = field(default_factory=dict)
+    latest: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
     by_zone: dict[tzinfo, Counter[date]] = field(default_factory=dict)
 
     def by_day(self) -> Counter[date]:
@@ -332,7 +335,7 @@ class _ClusterHistory:
         days = self.by_zone.get(zone)
         if days is None:
             days = Counter()
-            for at, turn in self.turns:
+            for at, turn in self.turns.values():
                 days[at.astimezone(zone).date()] += turn
             self.by_zone[zone] = days
         return days
@@ -371,25 +374,46 @@ def _first_syncs(ids: Collection[int]) -> dict[int, datetime | None]:
 
 
 def _read_histories(ids: Collection[int]) -> dict[int, _ClusterHistory]:
-    """Two queries."""
-    histories = {pk: _ClusterHistory(first_sync) for pk, first_sync in _first_syncs(ids).items()}
+    """Two queries. Of a cluster whose history was read within READ_AGAIN, only what was written
+    since then: the clusters of a busy fleet change every second, with thousands of transitions."""
     now = timezone.now()
-    for before, *change in _turns(ids):
-        _, _, after, at, _, pk, *_ = change
-        history = histories[pk]
+    stored = {
+        pk: history
+        for pk in ids
+        if (history := _HISTORIES.stored(pk)) and now - history.whole_at < READ_AGAIN
+    }
+    scope = Q(cluster__in=ids, at__gte=now - DAY * (TREND_DAYS + 1))
+    if stored:
+        since = min(history.read_at for history in stored.values()) - OVERLAP
+        scope &= Q(at__gte=since) | ~Q(cluster__in=stored)
+    turns: dict[int, dict[int, tuple[datetime, int]]] = defaultdict(dict)
+    latest: dict[int, dict[int, tuple[Any, ...]]] = defaultdict(dict)
+    for before, *change in _turns(scope):
+        _, _, after, at, pk, cluster, *_ = change
         if turn := (after in _FAILING) - (before in _FAILING):
-            history.turns.append((at, turn))
+            turns[cluster][pk] = at, turn
         if at >= now - DAY or (at >= now - WEEK and direction_of(*change[:3])):
-            history.latest.append(tuple(change))
+            latest[cluster][pk] = tuple(change)
+    histories = {}
+    for pk, first_sync in _first_syncs(ids).items():
+        before = stored.get(pk) or _ClusterHistory(first_sync, whole_at=now, read_at=now)
+        histories[pk] = _ClusterHistory(
+            first_sync,
+            whole_at=before.whole_at,
+            read_at=now,
+            turns={**before.turns, **turns[pk]},
+            latest={**before.latest, **latest[pk]},
+            by_zone=before.by_zone if turns[pk].keys() <= before.turns.keys() else {},
+        )
     return histories
 
 
 _HISTORIES = PerRevision(_read_histories)
 
 
-def _turns(ids: Collection[int]) -> QuerySet[Any, Any]:
-    """(health before, and the columns of `latest`) of every change. That of a deletion has no
-    health: the operator had that of the last change of health before it."""
+def _turns(scope: Q) -> QuerySet[Any, Any]:
+    """(health before, and the columns of `latest`) of every change in scope. That of a deletion has
+    no health: the operator had that of the last change of health before it."""
     last_health = (
         Transition.objects.filter(
             type="Health", at__lt=OuterRef("at"), **{name: OuterRef(name) for name in _IDENTITY}
@@ -399,9 +423,8 @@ def _turns(ids: Collection[int]) -> QuerySet[Any, Any]:
     )
     deleted = When(type="Object", to_status="deleted", from_status="present", then=last_health)
     health = When(type="Health", then=F("from_status"))
-    start = timezone.now() - DAY * (TREND_DAYS + 1)
     return (
-        _changes(ids, Q(type="Health"), start)
+        _changes(scope)
         .order_by()
         .annotate(before=Case(deleted, health, default=Value("")))
         .values_list("before", "type", "from_status", "to_status", "at", *_SHOWN)

@@ -5,11 +5,16 @@ cluster, and a short row of each operator that needs attention, while the revisi
 stays.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
 
 from installs.models import NEEDS_ATTENTION, Operator
 from olmweb.web.revisions import PerRevision
@@ -57,10 +62,11 @@ def _read(ids: Collection[int]) -> dict[int, ClusterIndex]:
     """One query."""
     fields = (
         *("pk", "cluster", "kind", "namespace", "name", "package", "health", "finding", "reason"),
-        *("facts", "version", "upgrade"),
+        *("facts_text", "version", "upgrade"),
     )
     rows_of: dict[int, list[tuple[Any, ...]]] = {pk: [] for pk in ids}
-    for row in Operator.objects.filter(cluster__in=ids).order_by().values_list(*fields):
+    operators = Operator.objects.annotate(facts_text=Cast("facts", TextField()))
+    for row in operators.filter(cluster__in=ids).order_by().values_list(*fields):
         rows_of[row[1]].append(row)
     return {pk: _index(rows) for pk, rows in rows_of.items()}
 
@@ -79,8 +85,7 @@ def _index(rows: Iterable[tuple[Any, ...]]) -> ClusterIndex:
         if kind == "Subscription":
             subscribed.add(package)
         if health in _BAD:
-            ordered = tuple(sorted(facts.items()))
-            row = AttentionRow(name, pk, namespace, package, intern(reason), ordered)
+            row = AttentionRow(name, pk, namespace, package, intern(reason), _facts(facts))
             causes[kind, finding, "" if finding else reason].append(row)
     return ClusterIndex(
         dict(healths),
@@ -89,6 +94,11 @@ def _index(rows: Iterable[tuple[Any, ...]]) -> ClusterIndex:
         tuple(_cause(*cause, sorted(members)) for cause, members in causes.items()),
         frozenset(subscribed),
     )
+
+
+@lru_cache(maxsize=4096)  # operators with one cause have the same facts, on every cluster
+def _facts(text: str) -> Facts:
+    return tuple(sorted(json.loads(text).items()))
 
 
 def _cause(kind: str, finding: str, reason: str, rows: Sequence[AttentionRow]) -> CauseRows:

@@ -115,16 +115,18 @@ def overview(request: HttpRequest) -> HttpResponse:
     summaries: Sequence[queries.ClusterSummary] = []
     entries: Sequence[queries.ClusterSummary] = []
     operators: list[Operator] = []
-    single = None
+    single = waiting = None
     if several:
         operators = queries.operators_to_approve(shown)
         summaries = queries.summaries(shown)
+        waiting = queries.waiting(summaries, operators, requests, history)  # reads what rows need
         page = paginate(summaries, read_page(request.GET, notices), PAGE_SIZE, notices)
         entries = queries.cluster_rows(list(page))
     else:
         if shown:
             operators = queries.shown_operators(shown, names=1)
             [single] = summaries = entries = queries.overview(shown, operators, names=1)
+            waiting = queries.waiting(summaries, operators, requests, history)
         page = paginate(entries, read_page(request.GET, notices), PAGE_SIZE, notices)
     update = single.update if single else None
     named = named_operators(single.cluster, update) if single and update else []

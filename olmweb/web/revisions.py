@@ -51,3 +51,8 @@ class PerRevision(Generic[Value]):
                 values[pk] = value
                 self._stored[pk] = changed[pk], value
         return values
+
+    def stored(self, pk: Any) -> Value | None:
+        """The value of the last revision that was read, for a `read` that builds on it."""
+        stored = self._stored.get(pk)
+        return stored[1] if stored is not None else None
