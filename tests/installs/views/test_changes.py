@@ -71,6 +71,7 @@ def test_an_operator_that_is_gone_was_removed_and_a_component_was_not(prod: Clus
     assert len(found.changes) == 2
 
 
+@pytest.mark.revisions
 def test_after_a_change_only_the_newest_transitions_are_read_again(
     prod: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
