@@ -308,6 +308,29 @@ def test_the_cause_of_a_failure_takes_two_lines_of_the_table_of_operators(new_pa
     assert causes.evaluate_all(high) == []
 
 
+# Elements of the administration that are wider than the room inside of the one around them, less
+# texts for screen readers, choices of a list, and regions that scroll.
+INNER_OVERFLOW = """() => [...document.querySelectorAll("#container *")]
+  .filter((element) => element.clientWidth > 1 && element.scrollWidth > element.clientWidth
+    && !element.closest("select") && getComputedStyle(element).display !== "inline"
+    && getComputedStyle(element).overflowX === "visible")
+  .map((element) => `${element.tagName}#${element.id}.${element.className}`
+    + ` ${element.scrollWidth} px in ${element.clientWidth} px`)"""
+
+
+@pytest.mark.parametrize("width", [1440, 1280, 390])
+def test_nothing_on_the_index_and_the_lists_of_the_administration_juts_out(
+    new_page, width: int
+) -> None:
+    page = new_page(viewport={"width": width, "height": 900})
+    sign_in(page, "admin")
+    wide = []
+    for path in ("/admin/", "/admin/auth/group/", *(f"/admin/{name}/" for name in ADMIN_LISTS)):
+        page.goto(path)
+        wide += [f"{path}: {fault}" for fault in page.evaluate(INNER_OVERFLOW)]
+    assert not wide, "\n".join(wide)
+
+
 # Lists of the administration that have rows in a demo, and pages of their first row.
 ADMIN_LISTS = (
     *("auth/user", "catalogs/catalog", "installs/operator", "olmweb/auditevent"),
