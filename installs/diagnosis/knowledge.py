@@ -283,14 +283,14 @@ _PLANS = "installplans.operators.coreos.com"
 _OTHERS, _LEFT_OUT = "other_errors", "errors_left_out"
 _OTHERS_LIMIT = 4
 # Entries whose message may refuse several fields of one object.
-_FIELD_ERRORS = ("api-invalid", "crd-schema-invalid")
+_FIELD_ERRORS = ("api-invalid", "crd-schema-invalid", "crd-existing-cr-invalid")
 # Facts that name another object than the subject that reports the message.
 _REPORTER = ("kind", "namespace", "name")
 # Facts that say which object an error is about.
 _OBJECT_FACTS = (
     *("object_kind", "object_name", "object_namespace", "object", "resource", "crd", "property"),
     *("catalog", "catalog_name", "catalog_namespace", "host", "csv", "apiservice", "deployment"),
-    *("secret", "po"),
+    *("secret", "po", "catalogd", "controller"),
 )
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5
