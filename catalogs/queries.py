@@ -86,8 +86,7 @@ def sync_error(catalog: Catalog | CatalogState) -> SyncError | None:
     return SyncError(
         "not-synced",
         f"{late}, although it is due.",
-        "Check that beat and a worker of the queue sync run (their logs say more), then choose "
-        "Sync now.",
+        "Check that beat and a worker of the queue sync run; their logs say more.",
     )
 
 

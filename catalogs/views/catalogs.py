@@ -234,7 +234,9 @@ def sync_now(request: HttpRequest, cluster: str, catalog: str) -> HttpResponse:
     """Requests a sync of the catalog; a worker does it."""
     catalog_row = lookup.get_catalog(cluster, catalog)
     sync_progress.request_sync(catalog_row.pk)
-    messages.success(request, f"A sync of {catalog_row} was requested; a worker runs it now.")
+    messages.success(
+        request, f"A sync of {catalog_row} was requested; the next free worker runs it."
+    )
     return redirect("catalogs:catalog", catalog_row.cluster_name, catalog_row.slug)
 
 

@@ -25,7 +25,7 @@ class WatchStatus:
     """How the reading of one resource stands.
 
     `state` is one of ResourceWatch.State or `silent`: the row says that it is watched, but the
-    cluster can't be reached or the last event is older than SILENT. `objects` is None for all but
+    cluster is not synced or the last event is older than SILENT. `objects` is None for all but
     one resource of a kind, because rows don't name their resource.
     """
 
@@ -84,7 +84,7 @@ def watched_resources(cluster: Cluster) -> WatchedResources:
     """Every resource of the cluster, troubled ones first; two queries."""
     watches = list(cluster.watches.order_by("kind", "resource"))
     objects = _objects(cluster)
-    resources = [_resource(row, objects, cluster.unreachable or cluster.removed) for row in watches]
+    resources = [_resource(row, objects, cluster.stale) for row in watches]
     streamed = {row.kind for row in watches}
     resources += [
         _unstreamed(kind, status, objects)

@@ -40,6 +40,8 @@ FOLLOW_SECONDS = 1.5
 # A succeeded action of a Subscription stays live for so long: seconds after an InstallPlan has
 # completed OLM makes that of the next version, which may require approval.
 FOLLOW_ON = timedelta(seconds=60)
+# A free worker takes an action within seconds; beat sends the message again where it was lost.
+UNTAKEN = timedelta(minutes=1)
 
 
 class ActivityForm(FilterForm):
@@ -168,8 +170,9 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     later = queries.later_actions(action)
     latest = later[-1] if later else action
     ended, final = latest.state not in Action.OPEN, _is_final(latest)
+    untaken = _is_untaken(latest)
     token = revision_token(
-        final,
+        *(final, untaken),
         *((row.pk, row.state, row.sent_at, row.finished_at) for row in (action, *later)),
         cluster_revision(request, action.cluster.name),
     )
@@ -199,6 +202,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "earlier": _earlier(action, later),
         "ended": ended,
         "final": final,
+        "untaken": untaken,
         "operator": operator,
         "next_steps": (following := _next_steps(request.user, operators, progress, acts=acts)),
         # An approval comes first.
@@ -221,7 +225,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "installs/action.html",
         context,
         token=token,
-        topics=("actions", cluster_topic(request, action.cluster.name)),
+        topics=("actions", "minute", cluster_topic(request, action.cluster.name)),
         final=final,
     )
 
@@ -245,6 +249,13 @@ def _earlier(action: Action, later: Sequence[Action]) -> list[tuple[Action, str]
 
 def _was_sent(action: Action) -> bool:
     return action.state in (Action.State.APPLIED, Action.State.SUCCEEDED)
+
+
+def _is_untaken(latest: Action) -> bool:
+    """Whether no worker has applied it for longer than any takes; an action of a batch waits for
+    those before it."""
+    waits = latest.state == Action.State.PENDING and latest.batch_id is None
+    return waits and timezone.now() - latest.created_at > UNTAKEN
 
 
 def _is_final(latest: Action) -> bool:

@@ -149,7 +149,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "recent": recent(shown) if shown else None,
         "trend": _trend(summaries, history),
         "catalogs": queries.catalog_summary(catalogs, shown),
-        "waiting": queries.waiting(summaries, operators, requests, history) if current else None,
+        "waiting": waiting if current else None,
         "removed": [] if wanted else [row for row in clusters(request) if row.removed],
         "kinds": queries.installable_kinds(single.cluster) if single else [],
         "first": _first_steps(summaries),

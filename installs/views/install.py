@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
+from catalogs.views.presenters import catalog_status
 from installs import methods
 from installs.actions.crd_safety import install_crd_safety
 from installs.actions.install_rows import InstallRows
@@ -115,6 +116,8 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     target = _target(targets, values["cluster"])
     context: dict[str, Any] = {
         "package": package_row,
+        "catalog": package_row.catalog,
+        "status": catalog_status(package_row.catalog),
         "targets": targets,
         "target": target,
         "name": values["name"].strip(),

@@ -403,6 +403,7 @@ def test_a_failing_catalog_is_told_with_its_reason(reader, etcd):
     assert "the connection was refused" in page
     assert "Check catalogd." in page
     assert "Shown as of" in page
+    assert not re.search(r"\s\.\s+Shown", page)
 
 
 def test_a_deprecated_package_says_so_in_its_authors_words(reader):

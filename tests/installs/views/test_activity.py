@@ -187,6 +187,19 @@ def test_an_action_under_way_shows_what_was_sent_and_is_followed(
     assert "data-live" in reader.get(f"/activity/actions/{action.pk}").content.decode()
 
 
+def test_an_action_that_no_worker_takes_says_what_to_check(reader: Client, prod: Cluster) -> None:
+    action = make_action(prod, state="pending", sent_at=None)
+    url = f"/activity/actions/{action.pk}"
+    page = reader.get(url)
+    assert "A worker applies it to the cluster next." in assert_page(page).text
+    Action.objects.update(created_at=timezone.now() - timedelta(minutes=5))
+    polled = reader.get(url, {"rev": page.context["rev"]}, headers={"HX-Request": "true"})
+    assert polled.status_code == 200
+    text = assert_page(reader.get(url)).text
+    assert "no worker has applied it for 5 min . Check that a worker of the queue actions" in text
+    assert "15 minutes after the request" in text
+
+
 def test_following_ends_with_286_and_the_cause(reader: Client, prod: Cluster) -> None:
     action = make_action(prod, "mode-00")
     path = f"/activity/actions/{action.pk}"

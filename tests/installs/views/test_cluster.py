@@ -309,3 +309,11 @@ def test_its_fragment_is_swapped_only_when_a_feed_was_heard(
     row.last_event_at = timezone.now()
     row.save()
     assert reader.get(PAGE, {"rev": rev}, headers=again).status_code == 200
+
+
+def test_nothing_is_watched_on_a_cluster_that_is_not_synced(reader: Client, prod: Cluster) -> None:
+    make_watch(cluster=prod, last_event_at=timezone.now() - timedelta(minutes=5))
+    Cluster.objects.update(synced_at=timezone.now() - timedelta(minutes=5))
+    text = assert_page(reader.get(PAGE)).text
+    assert "served resources watched" not in text
+    assert "Silent The cluster is not synced: the watch starts again with its next sync." in text

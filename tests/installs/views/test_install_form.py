@@ -1,11 +1,13 @@
 """The install form keeps what was chosen, and begins with a method that can work."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from catalogs.models import Bundle, Catalog, Package
 from installs.actions import record
@@ -109,6 +111,17 @@ def test_install_and_export_take_the_channel_and_version_of_the_package_page(
 def test_the_newest_version_of_a_chosen_channel_is_no_pin(writer: Client, package: Package) -> None:
     page = assert_page(writer.get(PACKAGE, {"channel": "v2", "version": "2.1.0"}))
     assert f"{INSTALL}?channel=v2" in page.links
+
+
+def test_the_form_says_that_its_catalog_is_of_an_earlier_time(
+    writer: Client, package: Package
+) -> None:
+    url = f"/software/{package.catalog}/{package.name}/install"
+    assert "Shown as of" not in assert_page(writer.get(url)).text
+    Catalog.objects.update(synced_at=timezone.now() - timedelta(hours=5), base_url="https://x.svc")
+    text = assert_page(writer.get(url)).text
+    assert "stale. Shown as of 5 h ago ." in text
+    assert "Check that beat and a worker of the queue sync run" in text
 
 
 def test_nothing_chosen_leaves_the_choice_to_the_form(writer: Client, package: Package) -> None:
