@@ -49,7 +49,7 @@ STAGES = {
         *("csv_groups", "csv_requirements", "install_csv"),
     ),
     "runtime": ("runtime", "runtime_events", "runtime_pods", "notes"),
-    "normal": ("normal", "normal_openshift"),
+    "normal": ("normal", "normal_openshift", "normal_workloads"),
 }
 # Refusals of the API server: any controller may pass them on about any object, so that they come
 # before the other entries of their rank. So do errors of requests to catalogd, as it is no

@@ -55,7 +55,8 @@ _POD = re.compile(r'\bpod(?:=|: | )"?(?P<name>[\w.-]{1,253})_(?P<namespace>[\w-]
 # OLM names its unpack pods after their job, whose name is a hash that Kubernetes cuts, and reports
 # of them for the InstallPlan in these words (pkg/controller/bundle/bundle_unpacker.go).
 _UNPACK_POD = re.compile(r"[0-9a-f]{58}[a-z0-9]{5}")
-_UNPACK_JOB = re.compile(r"[0-9a-f]{63,64}|[0-9a-f]{58}[a-z0-9]{5}|")  # or a name nobody gave
+_UNPACK_JOB = re.compile(r"[0-9a-f]{63,64}-?|[0-9a-f]{58}[a-z0-9]{5}")
+_REFUSED_NAME = re.compile(r'\b[Pp]ods? "(?P<name>[\w.-]{1,253})"')
 _PENDING = "Unpack pod({namespace}/{name}) container({container}) is pending. Reason: {reason}, "
 _UNSTARTED = (
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
@@ -78,7 +79,7 @@ def read_pod_message(kind: str, namespace: str, name: str, reason: str, message:
     about the CatalogSource, which has the settings of that pod, and one of an unpack pod that does
     not start, or of its job, about the InstallPlan."""
     if reason == "FailedCreate" and message.startswith(_REFUSED_POD):
-        unpacks = kind == "Job" and bool(_UNPACK_JOB.fullmatch(name))
+        unpacks = kind == "Job" and _unpacks(name, message)
         # That a webhook denied the pod of a job tells it from an object of the InstallPlan.
         keeps = unpacks and "admission webhook " in message
         kind = "InstallPlan" if unpacks else _CONTROLLED_BY.get(kind, kind)
@@ -100,6 +101,14 @@ def read_pod_message(kind: str, namespace: str, name: str, reason: str, message:
     line = f"{FAILING}{place}: {reason}: {message.strip()} ({RESTARTED} restarts)"
     # OLM names the pod after the CatalogSource, with a random end.
     return PodMessage("CatalogSource", namespace, name.rpartition("-")[0], line)
+
+
+def _unpacks(name: str, message: str) -> bool:
+    """Whether a Job unpacks a bundle. Without its name that of the refused pod decides, and without
+    both the Job counts as one of OLM."""
+    refused = _REFUSED_NAME.search(message)
+    name = name or (refused["name"] if refused else "")
+    return not name or bool(_UNPACK_JOB.fullmatch(name))
 
 
 def _of_unpack_pod(namespace: str, name: str, reason: str, message: str) -> str:

@@ -102,6 +102,14 @@ def test_a_webhook_that_denies_the_pod_of_another_job_denies_nothing_of_olm() ->
     assert "OLM unpacks" not in finding.cause
 
 
+@pytest.mark.parametrize(("pod", "kind"), [(UNPACK_POD, "InstallPlan"), ("migrate-x7k2p", "Job")])
+def test_the_refused_pod_tells_whose_job_it_is_where_the_job_has_no_name(
+    pod: str, kind: str
+) -> None:
+    refused = f'Error creating: pods "{pod}" is forbidden: exceeded quota: compute'
+    assert read_pod_message("Job", "olm", "", "FailedCreate", refused).kind == kind
+
+
 def test_pod_security_that_refuses_the_pod_of_another_job_is_none_of_a_catalog() -> None:
     refused = 'Error creating: pods "a" is forbidden: violates PodSecurity "restricted:latest": no'
     read = read_pod_message("Job", "shop", "loki-migrate-28912345", "FailedCreate", refused)
