@@ -340,7 +340,7 @@ def test_unpacking_is_progress_until_it_names_a_cause() -> None:
     )
     stuck = subscription(("BundleUnpacking", "True", "UnpackingInProgress", told))
     diagnosis = diagnose(stuck, (catalog(),))
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "image-pull-backoff")
+    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "olmv0-unpack-image-node")
     common = "Bundle image pull failed. Common causes: Missing ICSP, auth failure, invalid image."
     stuck = subscription(("BundleUnpacking", "True", "UnpackingInProgress", common))
     assert finding_id(diagnose(stuck, (catalog(),))) == "olmv0-unpack-image-pull"
@@ -357,7 +357,7 @@ def test_an_image_that_the_unpack_job_can_not_pull_is_seen_in_the_plan() -> None
     assert diagnose(subject, (catalog(), quiet)).health == "Installing"
     stuck = plan("Installing", lookups=[{"conditions": [pending, pulling]}])
     diagnosis = diagnose(subject, (catalog(), stuck))
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "image-pull-backoff")
+    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "olmv0-unpack-image-node")
 
 
 def test_a_failed_unpack_job_of_the_plan_is_the_plans() -> None:
