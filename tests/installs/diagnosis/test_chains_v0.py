@@ -340,7 +340,7 @@ def test_unpacking_is_progress_until_it_names_a_cause() -> None:
     )
     stuck = subscription(("BundleUnpacking", "True", "UnpackingInProgress", told))
     diagnosis = diagnose(stuck, (catalog(),))
-    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "olmv0-unpack-image-node")
+    assert (diagnosis.health, finding_id(diagnosis)) == ("Failed", "image-pull-backoff")
     common = "Bundle image pull failed. Common causes: Missing ICSP, auth failure, invalid image."
     stuck = subscription(("BundleUnpacking", "True", "UnpackingInProgress", common))
     assert finding_id(diagnose(stuck, (catalog(),))) == "olmv0-unpack-image-pull"
