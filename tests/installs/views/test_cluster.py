@@ -314,6 +314,8 @@ def test_its_fragment_is_swapped_only_when_a_feed_was_heard(
 def test_nothing_is_watched_on_a_cluster_that_is_not_synced(reader: Client, prod: Cluster) -> None:
     make_watch(cluster=prod, last_event_at=timezone.now() - timedelta(minutes=5))
     Cluster.objects.update(synced_at=timezone.now() - timedelta(minutes=5))
-    text = assert_page(reader.get(PAGE)).text
+    response = reader.get(PAGE)
+    assert "data-phone-fold" in response.content.decode(), "each row says the same"
+    text = assert_page(response).text
     assert "served resources watched" not in text
     assert "Silent The cluster is not synced: the watch starts again with its next sync." in text
