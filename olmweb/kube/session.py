@@ -7,6 +7,7 @@ a YAML parser's own message would quote the line, which may be a token.
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,7 @@ def _contexts_of(documents: Documents) -> tuple[set[str], str]:
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
+        document = _parse(path.read_bytes())
     except OSError as error:
         raise ConfigError(
             f"The kubeconfig {path} can't be read: {error.strerror}.",
@@ -188,6 +189,12 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise _not_a_kubeconfig(path)
     return document
+
+
+@lru_cache(maxsize=8)
+def _parse(content: bytes) -> Any:
+    """A watcher that takes over fifty clusters reads the same file for each of them at once."""
+    return yaml.load(content, Loader=yaml.CSafeLoader)
 
 
 def _not_a_kubeconfig(path: Path) -> ConfigError:

@@ -41,6 +41,17 @@ def test_an_unknown_context_lists_those_that_there_are(tmp_path: Path) -> None:
     assert error.message.endswith("has no context named prdo; it has: lab, prod.")
 
 
+def test_a_kubeconfig_is_parsed_again_only_if_it_changed(tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1", "prod")
+    before = session._parse.cache_info().misses
+    for _ in range(50):
+        open_client("prod", str(path)).close()
+    assert session._parse.cache_info().misses == before + 1
+    write_kubeconfig(path, "http://127.0.0.1:2", "lab")
+    open_client("lab", str(path)).close()
+    assert session._parse.cache_info().misses == before + 2
+
+
 def test_a_file_without_contexts_says_none(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("kind: Config\n")
     assert refusal_of("prod", str(tmp_path / "empty")).message.endswith("it has: none.")
