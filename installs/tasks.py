@@ -46,7 +46,7 @@ def register_watcher(sender: Any, **_: Any) -> None:
     """A worker of the watch queue takes its share of the clusters; the embedded server has all."""
     watches = "watch" in sender.app.amqp.queues.consume_from
     if watches and type(sender.pool) is ThreadPool:  # other pools watch in other processes
-        scheduling.Registration(sender.pool.limit).start()
+        scheduling.Registration(sender.pool.limit, watch_cluster.delay).start()
 
 
 @task(name="installs.sync_clusters", queue="actions", time_limit=60, expires=EXPIRES)

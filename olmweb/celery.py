@@ -98,7 +98,7 @@ def build_schedule(sender: Celery, **_: Any) -> None:
     sender.conf.beat_schedule = {
         "watch every cluster": {
             "task": "installs.sync_clusters",
-            "schedule": Every(min(1, settings.STATE_POLL)),
+            "schedule": Every(min(2, settings.STATE_POLL)),
         },
         "content of every catalog": {
             "task": "catalogs.sync_due_catalogs",

@@ -20,6 +20,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import DatabaseError, connection
 from django.utils import timezone
+from kombu.exceptions import OperationalError as BrokerError
 
 from olmweb.clusters import due
 from olmweb.models import NOT_CONFIGURED, Cluster
@@ -30,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 MIN_SLICE = 10.0
 CHECK_SECONDS = 2.0
+RENEW_SECONDS = 1.0  # between two renewals of a registration
 QUEUED = 5
 _QUEUED = "watch-queued:{}"
 WATCH_LEASE = 5  # seconds; with the beat's period, how long a killed worker's cluster stays alone
@@ -59,13 +61,15 @@ def _cluster_id(lease: str) -> int:
 class Registration:
     """Counts this process among the watchers that can follow so many clusters, from `start` until
     the worker is asked to stop. Not while it gets no messages, as those of others would return to
-    them.
+    them. A registered watcher queues the clusters that nobody watches, by `send`, so that those of
+    a killed watcher do not wait behind the actions of the queue that beat sends to.
 
     A thread with a connection of its own renews the lease, and takes it again after an outage.
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, send: Callable[[int], object]) -> None:
         self._name = f"{_WATCHER}{slots}:{uuid.uuid4().hex}"
+        self._send = send
         self._held: Held | None = None
 
     def start(self) -> None:
@@ -74,7 +78,7 @@ class Registration:
     def _run(self) -> None:
         while not stop_requested():
             self.renew()
-            time.sleep(CHECK_SECONDS)
+            time.sleep(RENEW_SECONDS)
         if self._held is not None:
             with suppress(DatabaseError):  # it ends by itself
                 release(self._held)
@@ -86,7 +90,10 @@ class Registration:
         try:
             if self._held is None or not self._held.renew(WATCH_LEASE):
                 self._held = acquire(self._name, WATCH_LEASE)
-        except DatabaseError as error:
+            clusters = list(Cluster.objects.exclude(error_code=NOT_CONFIGURED))
+            for cluster in waiting(clusters, timezone.now()):
+                enqueue(cluster.pk, self._send)
+        except (DatabaseError, BrokerError) as error:
             log.warning("watcher not registered", error=type(error).__name__)
             connection.close()
 

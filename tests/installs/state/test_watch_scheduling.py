@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 from django.utils import timezone
+from kombu.exceptions import OperationalError
 
 from installs.state.watch import scheduling
 from installs.state.watch.scheduling import (
@@ -169,7 +170,7 @@ def test_a_turn_ends_when_another_watcher_has_too_few(
 def test_a_watcher_counts_while_it_gets_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     ago = 1.0
     monkeypatch.setattr(scheduling, "seconds_since_heartbeat", lambda: ago)
-    registration = scheduling.Registration(8)
+    registration = scheduling.Registration(8, [].append)
     registration.renew()
     (lease,) = Lease.objects.filter(name__startswith="watcher:8:")
     assert lease.owner.startswith(f"{this_process()}:")
@@ -186,10 +187,42 @@ def test_a_watcher_counts_while_it_gets_messages(monkeypatch: pytest.MonkeyPatch
     assert len(holders("watcher:")) == 1
 
 
+def test_a_registered_watcher_queues_the_clusters_that_nobody_watches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ago = 6.0  # Redis is away
+    monkeypatch.setattr(scheduling, "seconds_since_heartbeat", lambda: ago)
+    free, busy, removed = make("free"), make("busy"), make("removed")
+    Cluster.objects.filter(pk=removed.pk).update(error_code="not-configured")
+    assert acquire(scheduling.cluster_lease(busy.pk), 30)
+    sent: list[int] = []
+    registration = scheduling.Registration(8, sent.append)
+    registration.renew()
+    assert not sent
+    ago = 1.0
+    registration.renew()
+    registration.renew()  # its message is still queued
+    assert sent == [free.pk]
+
+
+def test_a_broker_that_is_away_delays_what_a_watcher_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduling, "seconds_since_heartbeat", lambda: 1.0)
+    monkeypatch.setattr("installs.state.watch.scheduling.connection.close", lambda: None)
+    make("free")
+
+    def away(cluster_id: int) -> None:
+        raise OperationalError
+
+    scheduling.Registration(8, away).renew()  # its thread goes on
+    assert len(holders("watcher:")) == 1
+
+
 def test_a_database_that_is_away_delays_the_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "seconds_since_heartbeat", lambda: 1.0)
     monkeypatch.setattr("installs.state.watch.scheduling.connection.close", lambda: None)
-    registration = scheduling.Registration(8)
+    registration = scheduling.Registration(8, [].append)
 
     def away(*_: object) -> None:
         raise DatabaseError

@@ -160,6 +160,8 @@ def test_a_watcher_that_is_started_later_gets_its_share(
         with fleet.worker("later", 8, "watch"):
             assert until(lambda: fleet.shares() == [3, 3], 60)
         assert until(lambda: fleet.shares() == [6], 30), "taken back"
+    with fleet.worker("alone", 8, "watch"):
+        assert until(lambda: fleet.shares() == [6], 60), "neither beat nor a worker of actions"
 
 
 def test_clusters_share_a_single_place_by_turns(
