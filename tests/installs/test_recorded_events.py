@@ -116,12 +116,12 @@ def test_an_outage_of_a_cluster_is_two_events(
     assert not mark_reachable(cluster)
 
 
-def test_a_cluster_that_is_not_configured_any_more_is_unreachable(settings: Any) -> None:
+def test_a_cluster_that_is_not_configured_any_more_is_not_unreachable(settings: Any) -> None:
     make_cluster(name="former")
     settings.CLUSTERS = []
     configured()
-    configured()
-    assert types() == ["cluster.unreachable"]
+    assert Cluster.objects.get().removed
+    assert types() == []
 
 
 # -- catalogs --------------------------------------------------------------------------------------
