@@ -374,8 +374,8 @@ def _first_syncs(ids: Collection[int]) -> dict[int, datetime | None]:
 
 
 def _read_histories(ids: Collection[int]) -> dict[int, _ClusterHistory]:
-    """Two queries. Of a cluster whose history was read within READ_AGAIN, only what was written
-    since then: the clusters of a busy fleet change every second, with thousands of transitions."""
+    """Two queries at most. Of a cluster whose history was read within READ_AGAIN, only what was
+    written since then: those of a busy fleet change every second, with thousands of transitions."""
     now = timezone.now()
     stored = {
         pk: history
@@ -394,8 +394,11 @@ def _read_histories(ids: Collection[int]) -> dict[int, _ClusterHistory]:
             turns[cluster][pk] = at, turn
         if at >= now - DAY or (at >= now - WEEK and direction_of(*change[:3])):
             latest[cluster][pk] = tuple(change)
+    first_syncs = {pk: history.first_sync for pk, history in stored.items()}
+    if unknown := [pk for pk in ids if first_syncs.get(pk) is None]:
+        first_syncs |= _first_syncs(unknown)
     histories = {}
-    for pk, first_sync in _first_syncs(ids).items():
+    for pk, first_sync in first_syncs.items():
         before = stored.get(pk) or _ClusterHistory(first_sync, whole_at=now, read_at=now)
         histories[pk] = _ClusterHistory(
             first_sync,
