@@ -71,11 +71,14 @@ _POD_REFUSED = re.compile(
     r"(?:Error creating|create Pod \S{1,253} in StatefulSet \S{1,253} failed error): "
     r'|pods "[^"]{1,253}" is forbidden: violates PodSecurity "'
 )
+# The same in the condition ReplicaFailure.
+_NO_POD = re.compile(r'pods "[^"]{1,253}" is forbidden: ')
 # What a kind was called in earlier releases, which report the same messages. Texts about an object
 # of the former kind name that kind.
 _FORMER_KINDS = {"ClusterExtensionRevision": "ClusterObjectSet", "Catalog": "ClusterCatalog"}
 # Kinds that no entry is about, whose Events tell of the pods and objects that they hold.
-_MAKERS_OF_PODS = ("Job", "ReplicaSet", "StatefulSet", "DaemonSet", "Namespace")
+_MAKERS_OF_REPLICAS = ("ReplicaSet", "StatefulSet", "DaemonSet")
+_MAKERS_OF_PODS = ("Job", *_MAKERS_OF_REPLICAS, "Namespace")
 # Before anything of the bundle is on the cluster.
 _NOTHING_INSTALLED = ("source", "convert", "unpack")
 
@@ -354,7 +357,8 @@ def classify(
             text, kind=_FORMER_KINDS[kind], type=type, reason=reason, name=name, namespace=namespace
         )
         return _about_former_kind(finding, kind) if finding else None
-    if kind not in KINDS and _POD_REFUSED.match(text):
+    refused = _POD_REFUSED.match(text) or (kind in _MAKERS_OF_REPLICAS and _NO_POD.match(text))
+    if kind not in KINDS and refused:
         kind = "Deployment"
     subject = {"kind": kind, "name": name, "namespace": namespace}
     names = {key: value for key, value in subject.items() if value}

@@ -289,18 +289,18 @@ def _with_way_past_version(steps: tuple[str, ...], fails_forward: bool) -> tuple
     return (*steps, _WAY_PAST_VERSION)
 
 
-# operator-controller resolves nothing while the first revision of a ClusterExtension rolls out
+# operator-controller resolves nothing while a revision of a ClusterExtension rolls out
 # (internal/operator-controller/controllers/clusterextension_reconcile_steps.go).
 _DELETES_REVISION = re.compile(r"\b[Dd]elete (?:the|this) (?:revision|ClusterObjectSet)\b")
 _WAY_PAST_REVISION = (
-    "While no revision of the ClusterExtension has succeeded, another version in its spec counts "
-    "only once this ClusterObjectSet is deleted: set the version, then delete it. The objects that "
-    "it made go, too, CRDs with all their objects."
+    "While this revision has not succeeded, in an upgrade, too, another version in the spec of the "
+    "ClusterExtension counts only once this ClusterObjectSet is deleted: set the version, then "
+    "delete it. The objects that no earlier revision owns go, too, CRDs with all their objects."
 )
 
 
 def _with_way_past_revision(steps: tuple[str, ...]) -> tuple[str, ...]:
-    """The steps, with what another version takes while the first revision rolls out."""
+    """The steps, with what another version takes while a revision rolls out."""
     chosen = any(step[:2] != "$ " and _OTHER_VERSION.search(step) for step in steps)
     if not chosen or any(_DELETES_REVISION.search(step) for step in steps):
         return steps
