@@ -35,7 +35,7 @@ DIRECTIONS = {
 BAR_HEIGHT = 40
 TREND_DAYS, TREND_HEIGHT = 30, 60
 READ_AGAIN = HOUR  # the whole history of a cluster
-OVERLAP = timedelta(minutes=2)  # longer than a transaction: its rows have the time of its start
+OVERLAP = timedelta(minutes=2)  # longer than a transaction, whose rows have the time of its start
 _BAD = tuple(str(value) for value in NEEDS_ATTENTION)
 _FAILING = frozenset(str(value) for value in FAILING)
 _WORKING = (str(Health.INSTALLING), str(Health.UPGRADING), str(Health.NEEDS_APPROVAL))
@@ -374,21 +374,26 @@ def _first_syncs(ids: Collection[int]) -> dict[int, datetime | None]:
 
 
 def _read_histories(ids: Collection[int]) -> dict[int, _ClusterHistory]:
-    """Two queries at most. Of a cluster whose history was read within READ_AGAIN, only what was
-    written since then: those of a busy fleet change every second, with thousands of transitions."""
+    """Two queries at most. If all of the clusters were read within READ_AGAIN, only what was
+    written since then: those of a busy fleet change every second, with thousands of transitions.
+
+    Until the next whole read, a ClusterServiceVersion that becomes an operator long after it
+    appeared counts as first seen.
+    """
     now = timezone.now()
     stored = {
         pk: history
         for pk in ids
         if (history := _HISTORIES.stored(pk)) and now - history.whole_at < READ_AGAIN
     }
-    scope = Q(cluster__in=ids, at__gte=now - DAY * (TREND_DAYS + 1))
-    if stored:
-        since = min(history.read_at for history in stored.values()) - OVERLAP
-        scope &= Q(at__gte=since) | ~Q(cluster__in=stored)
+    start = now - DAY * (TREND_DAYS + 1)
+    if len(stored) == len(ids):
+        start = min(history.read_at for history in stored.values()) - OVERLAP
+    else:
+        stored = {}  # one condition for all of them: the index of times serves it
     turns: dict[int, dict[int, tuple[datetime, int]]] = defaultdict(dict)
     latest: dict[int, dict[int, tuple[Any, ...]]] = defaultdict(dict)
-    for before, *change in _turns(scope):
+    for before, *change in _turns(Q(cluster__in=ids, at__gte=start)):
         _, _, after, at, pk, cluster, *_ = change
         if turn := (after in _FAILING) - (before in _FAILING):
             turns[cluster][pk] = at, turn
@@ -399,14 +404,14 @@ def _read_histories(ids: Collection[int]) -> dict[int, _ClusterHistory]:
         first_syncs |= _first_syncs(unknown)
     histories = {}
     for pk, first_sync in first_syncs.items():
-        before = stored.get(pk) or _ClusterHistory(first_sync, whole_at=now, read_at=now)
+        earlier = stored.get(pk) or _ClusterHistory(first_sync, whole_at=now, read_at=now)
         histories[pk] = _ClusterHistory(
             first_sync,
-            whole_at=before.whole_at,
+            whole_at=earlier.whole_at,
             read_at=now,
-            turns={**before.turns, **turns[pk]},
-            latest={**before.latest, **latest[pk]},
-            by_zone=before.by_zone if turns[pk].keys() <= before.turns.keys() else {},
+            turns={**earlier.turns, **turns[pk]},
+            latest={**earlier.latest, **latest[pk]},
+            by_zone=earlier.by_zone if turns[pk].keys() <= earlier.turns.keys() else {},
         )
     return histories
 

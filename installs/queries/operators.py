@@ -478,7 +478,7 @@ def facets(
         if name != "health"
     }
     if cluster_scoped:
-        choices["namespace"].insert(0, ("-", f"none (cluster-scoped) ({cluster_scoped})"))
+        choices["namespace"].insert(0, ("-", f"cluster-scoped ({cluster_scoped})"))
     choices["health"] = [
         (value, f"{label} ({counts['health'][value]})")
         for value, label in Health.choices

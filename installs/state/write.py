@@ -292,9 +292,9 @@ def apply_changes(
     operators are derived even if no operator or component changes, as rules or catalogs may have
     changed.
     """
-    now = timezone.now()
     with fenced_transaction():
         row = lock(cluster)
+        now = timezone.now()
         names = {change.resource for change in changes} | set(positions)
         stored = ResourceWatch.objects.filter(cluster=row, resource__in=names).order_by()
         columns = ("resource", "resource_version", "listed_at", "last_event_at")

@@ -20,7 +20,6 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import DatabaseError, connection
 from django.utils import timezone
-from kombu.exceptions import OperationalError as BrokerError
 
 from olmweb.clusters import due
 from olmweb.models import NOT_CONFIGURED, Cluster
@@ -93,7 +92,7 @@ class Registration:
             clusters = list(Cluster.objects.exclude(error_code=NOT_CONFIGURED))
             for cluster in waiting(clusters, timezone.now()):
                 enqueue(cluster.pk, self._send)
-        except (DatabaseError, BrokerError) as error:
+        except DatabaseError as error:
             log.warning("watcher not registered", error=type(error).__name__)
             connection.close()
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 
 from installs.state.watch import scheduling
 from installs.state.watch.scheduling import (
@@ -203,20 +202,6 @@ def test_a_registered_watcher_queues_the_clusters_that_nobody_watches(
     registration.renew()
     registration.renew()  # its message is still queued
     assert sent == [free.pk]
-
-
-def test_a_broker_that_is_away_delays_what_a_watcher_queues(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(scheduling, "seconds_since_heartbeat", lambda: 1.0)
-    monkeypatch.setattr("installs.state.watch.scheduling.connection.close", lambda: None)
-    make("free")
-
-    def away(cluster_id: int) -> None:
-        raise OperationalError
-
-    scheduling.Registration(8, away).renew()  # its thread goes on
-    assert len(holders("watcher:")) == 1
 
 
 def test_a_database_that_is_away_delays_the_registration(monkeypatch: pytest.MonkeyPatch) -> None:
