@@ -1,11 +1,13 @@
 """The tab Channels of a package: its upgrade graph, drawn and in words, and the same as files."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from django.core.paginator import Page
 from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalogs import lookup, queries
@@ -26,7 +28,7 @@ from catalogs.resolve.analysis import (
     explain_missing_route,
     route_to,
 )
-from catalogs.resolve.facts import ResolverPackage
+from catalogs.resolve.facts import ResolverPackage, listed
 from catalogs.resolve.stored import facts_from, facts_of
 from catalogs.search.find import Installation
 from catalogs.verdicts.read import StoredVerdict, offer_rank, verdicts_on_package
@@ -120,7 +122,8 @@ def channels_tab(
         for name in analysis.names
         if name in bundles and bundles[name].version and bundles[name].version in here
     }
-    start, goal = _ends(params, analysis, installed, context["notices"])
+    ends = _ends(params, analysis, bundles, installed)
+    start, goal = ends.start, ends.goal
     route = route_to(analysis, start, goal) if start and goal else None
     marks = _marks(analysis, bundles, installed, start, goal)
     title = f"Upgrade graph of {package.name}, {analysis.channel or 'all channels'}"
@@ -137,8 +140,10 @@ def channels_tab(
         "way_problems": explain_missing_route(analysis, facts, route)
         if route and not route.reached
         else (),
-        "start": start,
-        "goal": goal,
+        "ends": ends,
+        "install": _install_link(package, analysis, bundles, start, context)
+        if route and route.hops and start not in installed
+        else None,
         "options": sorted(analysis.names),
         "facts_in_words": _in_words(analysis),
         "files": urlencode(files),
@@ -197,22 +202,80 @@ def _drawing(
     return render(drawn, links=links, facts={**marks, "opened": opened}, title=title), key
 
 
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Start and goal of the route, bundle names; empty where nothing is known. `from_value` and
+    `to_value` are the fields, `from_error` and `to_error` what is wrong with them."""
+
+    start: str
+    goal: str
+    from_value: str
+    to_value: str
+    from_error: str = ""
+    to_error: str = ""
+
+    @property
+    def errors(self) -> list[str]:
+        return [error for error in (self.from_error, self.to_error) if error]
+
+
 def _ends(
-    params: QueryDict, analysis: Analysis, installed: set[str], notices: list[str]
-) -> tuple[str, str]:
-    """Start and goal of the route: from the URL, else the installed version and the head."""
-    start = clean_text(params.get("from", ""))
-    goal = clean_text(params.get("to", "")) or analysis.chosen or "".join(analysis.heads[:1])
-    entries = analysis.table
-    if start and start not in entries:
-        notices.append(f"There is no entry “{start[:100]}” to start from in what is shown.")
-        start = ""
-    if goal and goal not in entries:
-        notices.append(f"There is no entry “{goal[:100]}” to go to in what is shown.")
-        goal = analysis.chosen
-    if not start and len(installed) == 1:
+    params: QueryDict, analysis: Analysis, bundles: Mapping[str, Bundle], installed: set[str]
+) -> _Ends:
+    """Start and goal from the URL, each a bundle name or a version, else the installed version and
+    the head. A value that names no entry, or several, gives no route."""
+    entered_start = clean_text(params.get("from", ""))
+    entered_goal = clean_text(params.get("to", ""))
+    start, from_error = _entry_of(entered_start, analysis, bundles)
+    goal, to_error = _entry_of(entered_goal, analysis, bundles)
+    if not entered_start and len(installed) == 1:
         start = next(iter(installed))
-    return start, goal
+    if not entered_goal:
+        goal = analysis.chosen or "".join(analysis.heads[:1])
+    return _Ends(start, goal, start or entered_start, goal or entered_goal, from_error, to_error)
+
+
+def _entry_of(value: str, analysis: Analysis, bundles: Mapping[str, Bundle]) -> tuple[str, str]:
+    """The entry that a bundle name or its version stands for, and why there is no such entry."""
+    if not value or value in analysis.table:
+        return value, ""
+    version = value.removeprefix("v")
+    known = {name: bundles[name] for name in analysis.names if name in bundles}
+    matches = sorted(name for name, bundle in known.items() if bundle.version == version)
+    if len(matches) == 1:
+        return matches[0], ""
+    shown = f"“{value[:100]}”"
+    if matches:
+        return "", f"{shown} is the version of several bundles: {listed(matches)}. Enter one."
+    where = f"channel {analysis.channel}" if analysis.channel else "these channels"
+    newest = sorted(known.values(), key=lambda bundle: bundle.version_key, reverse=True)
+    valid = listed([bundle.version or bundle.name for bundle in newest])
+    return "", f"{shown} is not in {where}." + (f" It has {valid}." if valid else "")
+
+
+def _install_link(
+    package: Package,
+    analysis: Analysis,
+    bundles: Mapping[str, Bundle],
+    start: str,
+    context: Mapping[str, Any],
+) -> dict[str, str] | None:
+    """Version of the start of a route, and the form that installs it from this channel, which
+    begins with manual approval. None for OLM v1, which has no approval, and without a
+    CatalogSource."""
+    of_v1 = package.catalog.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
+    served = not of_v1 or _has_catalog_source(package.catalog, context["sources"])
+    if analysis.semantics == V1 or not served or start not in bundles:
+        return None
+    version = bundles[start].version or start
+    values = {
+        "path": InstallMethod.SUBSCRIPTION.value,
+        "channel": analysis.channel,
+        "version": version,
+    }
+    place = (package.catalog.cluster_name, package.catalog.slug, package.name)
+    url = f"{reverse('installs:install', args=place)}?{urlencode(values)}"
+    return {"version": version, "url": url}
 
 
 def _marks(

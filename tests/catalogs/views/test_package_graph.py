@@ -7,6 +7,7 @@ import pytest
 
 from tests.catalogs.views.test_package import EVIL, text_of, url
 from tests.factories import (
+    make_bundle,
     make_catalog,
     make_channel,
     make_cluster,
@@ -109,17 +110,61 @@ def test_the_key_names_the_edges_that_are_drawn(reader, etcd):
 def test_the_way_from_what_is_installed_to_the_head_is_told_and_drawn(reader, etcd):
     make_operator(cluster=make_cluster(), name="etcd", version="1.0.0")
     response = reader.get(url(etcd, tab="channels"))
-    assert "2 steps from etcd.v1.0.0 to etcd.v2.0.0, taken by itself" in text_of(response)
+    assert (
+        "2 steps from etcd.v1.0.0 to etcd.v2.0.0, taken by OLM without a pinned version"
+        in text_of(response)
+    )
     assert response.content.decode().count("olm-graph-route") >= 2
 
 
 def test_a_way_can_be_asked_for_and_a_wrong_end_is_a_notice(reader, etcd):
     params = {"tab": "channels", "from": "etcd.v1.1.0", "to": "etcd.v1.0.0"}
     response = reader.get(url(etcd, **params))
-    assert "No way from etcd.v1.1.0 to etcd.v1.0.0" in text_of(response)
-    gone = reader.get(url(etcd, **{**params, "from": "nothing"}))
-    assert "There is no entry “nothing” to start from" in text_of(gone)
+    assert "No upgrade path from etcd.v1.1.0 to etcd.v1.0.0" in text_of(response)
+    gone = reader.get(url(etcd, **{**params, "from": "9.9.9"}))
+    assert "“9.9.9” is not in channel stable. It has 2.0.0, 1.1.0, 1.0.0." in text_of(gone)
+    assert 'name="from" value="9.9.9"' in " ".join(gone.content.decode().split())
     assert gone.context["way"] is None
+
+
+def test_an_end_of_a_path_is_a_version_or_a_bundle(reader, etcd):
+    for value in ("1.0.0", "v1.0.0", "etcd.v1.0.0"):
+        route = reader.get(url(etcd, tab="channels", **{"from": value, "to": "1.1.0"})).context[
+            "way"
+        ]
+        assert (route.start, route.goal, route.reached) == ("etcd.v1.0.0", "etcd.v1.1.0", True)
+    for entry in ("etcd-a", "etcd-b"):
+        etcd.channels.get(name="stable").entries.create(ordinal=8, name=entry)
+        make_bundle(package=etcd, name=entry, version="3.0.0")
+    text = text_of(reader.get(url(etcd, tab="channels", **{"from": "3.0.0"})))
+    assert "“3.0.0” is the version of several bundles: etcd-a, etcd-b. Enter one." in text
+
+
+def test_the_form_of_a_path_leads_to_its_answer(reader, etcd):
+    page = " ".join(reader.get(url(etcd, tab="channels")).content.decode().split())
+    form = page.split("olm-route-form")[1].split(">")[0]
+    assert f'action="{url(etcd)}#olm-upgrade-path"' in form
+    assert 'id="olm-upgrade-path"' in form
+
+
+def test_a_path_leads_to_the_installation_of_its_start_with_manual_approval(
+    reader, client, olivia, etcd
+):
+    client.force_login(olivia)
+    cluster = make_cluster()
+    source = make_catalog(name="c", slug="ns.c", cluster=cluster, source_kind="CatalogSource")
+    served = make_package(catalog=source, name="etcd", channels={"a": ("1.0.0", "1.1.0", "1.2.0")})
+    params = {"tab": "channels", "from": "1.0.0"}
+    page = reader.get(url(served, **params)).content.decode()
+    link = re.search(r'href="([^"]*)">Install 1.0.0 with manual approval', page)
+    assert link is not None
+    form = client.get(link[1].replace("&amp;", "&"))
+    values = form.context["values"]
+    assert (values["channel"], values["version"], values["approval"]) == ("a", "1.0.0", "Manual")
+    assert form.context["path"] == "Subscription"
+    assert "with manual approval" not in text_of(reader.get(url(served, semantics="v1", **params)))
+    make_operator(cluster=cluster, name="etcd", version="1.0.0")
+    assert "with manual approval" not in text_of(reader.get(url(served, **params)))
 
 
 def test_v1_pins_a_version_that_it_would_pass_by(reader, etcd):
