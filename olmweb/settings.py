@@ -210,6 +210,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "olmweb.web.context.shell",
+                "olmweb.accounts.roles.role_context",
             ],
             "builtins": ["olmweb.templatetags.olmweb"],
         },

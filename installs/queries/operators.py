@@ -190,13 +190,11 @@ def causes(
     *,
     names: int,
     remedies: int = REMEDIES_SHOWN,
-    migratable: bool = False,
 ) -> list[CauseGroup]:
     """Why the matching operators of these clusters need attention, most operators first; at most
     three queries, and one more if clusters changed.
 
-    Each cause carries up to `names` of its operators, and the remedies of up to `remedies`. Their
-    targets have the numbers of migratable and replaced operators only if `migratable` is true.
+    Each cause carries up to `names` of its operators, and the remedies of up to `remedies`.
     """
     indexes = OPERATOR_INDEX.of(clusters)
     chosen = [row for row in clusters if not filters.cluster or row.name == filters.cluster]
@@ -205,14 +203,14 @@ def causes(
         rows = operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
         matching = set(rows.order_by().values_list("pk", flat=True))
         causes_of = {pk: only(of_cluster, matching) for pk, of_cluster in causes_of.items()}
-    offers = _offers() if migratable else {}
+    offers = _offers()
     targets: dict[tuple[str, str], list[CauseTarget]] = defaultdict(list)
     first: dict[tuple[str, str], list[tuple[AttentionRow, str, Cluster]]] = defaultdict(list)
     for row in chosen:
         for cause in causes_of[row.pk]:
             key = cause.finding, cause.reason
             numbers = (0, 0)
-            if migratable and cause.finding in _replaceable():
+            if cause.finding in _replaceable():
                 numbers = _migratable(cause, indexes[row.pk], offers.get(row.pk, frozenset()))
             targets[key].append(CauseTarget(row.name, cause.kind, len(cause.rows), *numbers))
             shown = cause.rows[: max(names, remedies)]

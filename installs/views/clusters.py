@@ -131,15 +131,18 @@ def overview(request: HttpRequest) -> HttpResponse:
     update = single.update if single else None
     named = named_operators(single.cluster, update) if single and update else []
     # Visitors get the links, too: they lead to the sign-in.
-    acts = not request.user.is_authenticated or may_act(request.user)[0]
+    why_not = may_act(request.user)[1] if request.user.is_authenticated else ""
+    acts = not why_not
     current = [row for row in shown if not row.removed]
     acts = acts and bool(current)
+    causes = _with_changes(single.causes[:CAUSES_SHOWN], offered=bool(current)) if single else []
     context = {
         "page": page,
         "entries": entries,
         "notices": notices,
         "single": single,
-        "causes": _with_changes(single.causes[:CAUSES_SHOWN], acts=acts) if single else [],
+        "causes": causes,
+        "why_not": why_not if any(url for *_, url in causes) else "",
         "more_causes": single.causes[CAUSES_SHOWN:] if single else [],
         "following": _following(single),
         "named": named,
@@ -161,20 +164,22 @@ def overview(request: HttpRequest) -> HttpResponse:
     return render_live(request, "installs/overview.html", context, token=token, topics=topics)
 
 
-def _with_changes(causes: Sequence[CauseGroup], *, acts: bool) -> list[tuple[CauseGroup, str, str]]:
+def _with_changes(
+    causes: Sequence[CauseGroup], *, offered: bool
+) -> list[tuple[CauseGroup, str, str]]:
     """The causes of one cluster, each with the words and the address of the first bulk change that
     its remedy names, or with empty ones."""
     rows = []
     for cause in causes:
-        offered = [
+        changes = [
             (target, change)
             for target in cause.targets
             for change in changes_for(cause.finding, target.kind)
-            if acts
+            if offered
         ]
         words = url = ""
-        if offered:
-            target, change = offered[0]
+        if changes:
+            target, change = changes[0]
             query = {"cluster": target.cluster, "kind": target.kind, "finding": cause.id}
             query |= {"change": change, "from": "overview"}
             url = f"{address('installs:bulk-change')}?{urlencode(query)}"

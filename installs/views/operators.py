@@ -461,25 +461,24 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         "unread": all(cluster.synced_at is None for cluster in clusters(request)),
     }
     if view == "cause":
-        may = _may_remove(request)[0]
+        why_not = _may_remove(request)[1]
         several = not filters.cluster and len(clusters(request)) > 1
         names = queries.NAMES_OF_SEVERAL if several else queries.NAMES_SHOWN
         remedies = names if several else queries.REMEDIES_SHOWN
-        causes = queries.causes(
-            clusters(request), filters, names=names, remedies=remedies, migratable=may
-        )
+        causes = queries.causes(clusters(request), filters, names=names, remedies=remedies)
         blocks = [
             (
                 cause,
                 [(listed(remedy.names), remedy_steps(remedy.steps)) for remedy in cause.remedies],
-                _bulk_links(cause, filters) if may else [],
+                _bulk_links(cause, filters),
                 len(cause.clusters) - CHANGED_CLUSTERS,
                 resource_conflicts(cause.operators) if len(cause.operators) > 1 else [],
-                *(_not_migrated(cause) if may else (0, 0)),
+                *_not_migrated(cause),
             )
             for cause in causes
         ]
-        context |= {"causes": blocks, "total": sum(cause.count for cause in causes)}
+        total = sum(cause.count for cause in causes)
+        context |= {"causes": blocks, "total": total, "why_not": why_not}
     else:
         ordered = sorted_rows(filters, table.order)
         number = read_page(request.GET, notices)

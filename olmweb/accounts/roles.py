@@ -74,24 +74,32 @@ _OURS = ("olmweb", "catalogs", "installs")  # the apps whose admin pages an admi
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """`group` is the Django group, which is also impersonated with OLMWEB_WRITE_AS=user.
+    """`group` is the Django group, which is also impersonated with OLMWEB_WRITE_AS=user; `rights`
+    completes the sentence `Role viewer ...`.
 
     `permissions` are `app.codename`; `sees_admin` adds all `view_` permissions of our apps.
     """
 
     name: str
     group: str
+    rights: str
     permissions: tuple[str, ...]
     sees_admin: bool = False
 
 
 # Each role may do what the ones above it may. Reading needs no permission but an account.
 ROLES = (
-    Role("viewer", "olmweb-viewers", (ASK, READ_YAML)),
-    Role("operator", "olmweb-operators", (ASK, READ_YAML, ACT, DECIDE, INSPECT)),
+    Role("viewer", "olmweb-viewers", "reads, and may request installations", (ASK, READ_YAML)),
+    Role(
+        "operator",
+        "olmweb-operators",
+        "may install, upgrade and remove operators",
+        (ASK, READ_YAML, ACT, DECIDE, INSPECT),
+    ),
     Role(
         "admin",
         "olmweb-admins",
+        "may also change catalogs and settings of OLM Web",
         (
             *(ASK, READ_YAML, ACT, DECIDE, INSPECT, DECIDE_OWN, INSPECT_ALL, SYNC),
             *_CATALOGS,
@@ -266,6 +274,19 @@ def create_roles(**_: Any) -> None:
             ),
             ignore_conflicts=True,
         )
+
+
+def role_of(user: AnyUser) -> Role | None:
+    """The highest role whose permissions the user has, which a superuser and an account with own
+    permissions may have without its group. No query for the user of a session."""
+    if not isinstance(user, User):
+        return None
+    return next((role for role in reversed(ROLES) if user.has_perms(role.permissions)), None)
+
+
+def role_context(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: `user_role` is the Role of the user, or None."""
+    return {"user_role": role_of(request.user) if hasattr(request, "user") else None}
 
 
 def may_act(user: AnyUser) -> tuple[bool, str]:

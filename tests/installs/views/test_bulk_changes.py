@@ -12,6 +12,7 @@ from installs.actions.bulk_changes import BulkChange, changes_for
 from installs.diagnosis.knowledge import finding_for, knowledge
 from installs.models import Action, ActionBatch, Operator
 from installs.models.steps import Apply, Delete
+from olmweb.accounts.roles import NOT_AN_OPERATOR
 from olmweb.clusters import client_for
 from olmweb.kube.errors import NotFound
 from olmweb.kube.resources import PLATFORM_OPERATORS, SUBSCRIPTIONS
@@ -97,7 +98,13 @@ def test_a_cause_has_a_button_for_each_change_of_all_its_operators(
     assert "finding=allnamespaces-required" in link
     assert "Migrate PlatformOperators to Subscriptions" in assert_page(client.get(link)).text
     client.force_login(bob)
-    assert "Migrate" not in assert_page(client.get("/operators/?view=cause")).text
+    response = client.get("/operators/?view=cause")
+    page = assert_page(response)
+    assert "Migrate 2 to Subscriptions" in page.text
+    assert not any("bulk-change" in link for link in page.links)
+    content = response.content.decode()
+    blocks = content.count("olm-cause-block")
+    assert content.count(NOT_AN_OPERATOR) == content.count('id="why-not-') == blocks
 
 
 def test_the_overview_leads_to_the_review_of_the_first_change_of_a_cause(
@@ -119,7 +126,12 @@ def test_the_overview_leads_to_the_review_of_the_first_change_of_a_cause(
     assert 'href="/operators/?view=cause">Cancel</a>' in reviewed.content.decode()
     assert AT_ONCE not in reviewed.content.decode()
     client.force_login(bob)
-    assert "Migrate" not in assert_page(client.get("/")).text
+    page = assert_page(client.get("/"))
+    assert "Migrate to Subscriptions with AllNamespaces" in page.text
+    assert NOT_AN_OPERATOR in page.text
+    assert not any("bulk-change" in link for link in page.links)
+    menu = page.text.partition("Signed in as bob")[2]
+    assert menu.startswith(" Role viewer: reads, and may request installations")
 
 
 def test_a_change_of_no_operator_is_not_reviewed_by_itself(

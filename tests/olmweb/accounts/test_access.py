@@ -11,6 +11,7 @@ from olmweb.accounts.roles import (
     create_roles,
     impersonation_for,
     may_act,
+    role_of,
 )
 from olmweb.errors import OlmwebError
 
@@ -62,6 +63,14 @@ def test_a_role_says_who_may_try(
     allowed, why = may_act(AnonymousUser())
     assert not allowed
     assert "Sign in" in why
+
+
+def test_the_role_of_a_user_is_the_highest_whose_permissions_they_have(
+    alice: User, bob: User, olivia: User, db: None
+) -> None:
+    nobody = User.objects.create_user("nobody")
+    roles = [role_of(user) for user in (alice, olivia, bob, nobody, AnonymousUser())]
+    assert [role and role.name for role in roles] == ["admin", "operator", "viewer", None, None]
 
 
 def test_the_staff_flag_opens_the_admin_site_and_grants_nothing_else(bob: User) -> None:
