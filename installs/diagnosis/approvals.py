@@ -53,6 +53,15 @@ class Approval:
         return tuple(change for change in self.carried if change.subscription != subscription)
 
     @property
+    def words(self) -> str:
+        """The change for a button: `upgrade to 1.4.2`, of several versions their number."""
+        if len(self.carried) != 1:
+            return f"{len(self.carried)} operators" if self.carried else ""
+        [change] = self.carried
+        name, _, version = change.csv.partition(".v")
+        return f"{'upgrade to' if change.action == 'upgrade' else 'install'} {version or name}"
+
+    @property
     def sentence(self) -> str:
         """What the approval changes, in one sentence."""
         parts = [_words(change) for change in self.carried]

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from django.db.models import Q, QuerySet
 
-from catalogs.models import Catalog
+from catalogs.models import Catalog, Channel
 from installs.models import Action, Operator
 
 V1 = "ClusterExtension"
@@ -78,6 +78,20 @@ def catalogs_of_operators(operators: Iterable[Operator]) -> dict[int, Catalog | 
     named = {row.pk: _of_operator(row) for row in operators}
     known = KnownCatalogs.read(catalog.name for catalog in named.values())
     return {pk: known.find(catalog) for pk, catalog in named.items()}
+
+
+def newest_of_channel(operator: Operator) -> str:
+    """The channel whose newest version the Subscription has installed; empty for another version,
+    without the catalog, and for other kinds. At most two queries."""
+    if operator.kind != "Subscription" or not operator.bundle or operator.upgrade:
+        return ""
+    catalog = catalogs_of_operators([operator])[operator.pk]
+    if catalog is None:
+        return ""
+    channels = Channel.objects.filter(package__catalog=catalog, package__name=operator.package)
+    named = {"name": operator.channel} if operator.channel else {"is_default": True}
+    channel = channels.filter(**named).first()
+    return channel.name if channel and channel.head == operator.bundle else ""
 
 
 def catalogs_of_actions(actions: Iterable[Action]) -> dict[int, Catalog | None]:

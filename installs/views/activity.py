@@ -20,6 +20,7 @@ from installs.models import Action, Health, Operator
 from installs.presenters.diagnosis import NextStep, chain, next_steps, remedy_steps
 from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
+from installs.queries.catalog_references import newest_of_channel
 from installs.queries.lookup import get_action
 from installs.readiness import Weight, readiness
 from installs.readiness.request import verdict as readiness_verdict
@@ -196,6 +197,8 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     succeeded = latest.state == Action.State.SUCCEEDED
     report = readiness([action.cluster])[0] if was_blocker and succeeded else None
     progress = _progress(action, later, operators)
+    healthy = operator is not None and operator.health == Health.HEALTHY
+    installed = succeeded and healthy and latest.verb != Action.Verb.REMOVE
     context = {
         "action": action,
         "latest": latest,
@@ -207,7 +210,8 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "next_steps": (following := _next_steps(request.user, operators, progress, acts=acts)),
         # An approval comes first.
         "removes": acts and ended and len(following) == 1 and following[0][1] is None,
-        "awaits_plan": operator is not None and operator.health == Health.HEALTHY,
+        "awaits_plan": healthy,
+        "newest_of": newest_of_channel(operator) if operator and installed else "",
         "next_approval": latest.verb == Action.Verb.APPROVE,
         "progress": progress,
         "target": "" if ended or progress else _target(latest),

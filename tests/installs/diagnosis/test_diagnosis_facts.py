@@ -141,6 +141,10 @@ def test_an_approval_lists_every_version_that_it_moves() -> None:
         ("same.v1", "keep", "same", ""),
     ]
     assert [one.csv for one in found.others("etcd")] == ["quay.v1", "helper.v3"]
+    assert found.words == "3 operators"
+    changes = found.changes
+    words = [replace(found, changes=(change,)).words for change in changes]
+    assert words == ["upgrade to 2", "install 1", "install 3", ""]
     assert found.crds == ("customresourcedefinition-0",)
     assert found.sentence == (
         "Approving install-1 upgrades etcd.v1 to etcd.v2, installs quay.v1 and installs helper.v3, "

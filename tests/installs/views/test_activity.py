@@ -14,7 +14,7 @@ from installs.models import Action, ActionBatch, Component, InstallRequest, Oper
 from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, SyncRun
 from olmweb.web.pagination import PAGE_SIZE
-from tests.factories import make_component
+from tests.factories import make_catalog, make_component, make_package
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import MODE, make_action, make_failing
 from tests.worlds.subscriptions import make_pending_approval, make_subscription
@@ -242,9 +242,32 @@ def test_the_page_of_an_approval_follows_to_the_installplan_of_the_next_version(
     grafana.save()
     Cluster.objects.update(revision=5)
     followed = client.get(path, {"rev": rev}, headers=POLL)
-    assert "Approve InstallPlan install-grafana" in assert_fragment(followed).text
+    text = assert_fragment(followed).text
+    assert "Approve InstallPlan install-grafana: 2 operators" in text
+    assert "olm-approve-next" in followed.content.decode(), "a second click does not confirm it"
     Action.objects.update(finished_at=now - timedelta(minutes=2))
     assert client.get(path, {"rev": rev}, headers=POLL).status_code == 286
+
+
+def test_after_the_last_approval_the_page_says_that_the_version_is_the_newest(
+    reader: Client, prod: Cluster
+) -> None:
+    grafana = make_subscription(prod)
+    action = make_action(
+        prod, "install-1", verb="approve", path="InstallPlan", namespace=grafana.namespace,
+        target="grafana.v1.0.0", state="succeeded",
+    )  # fmt: skip
+    path = f"/activity/actions/{action.pk}"
+    newest = "1.0.0 is the newest version of channel stable."
+    assert newest not in assert_page(reader.get(path)).text, "the catalog was not read"
+    catalog = make_catalog(
+        cluster=prod, name=grafana.catalog, namespace=grafana.catalog_namespace,
+        source_kind="CatalogSource",
+    )  # fmt: skip
+    package = make_package(catalog=catalog, name="grafana", channels={"stable": ("1.0.0",)})
+    assert newest in assert_page(reader.get(path)).text
+    package.channels.update(head="grafana.v1.1.0")
+    assert newest not in assert_page(reader.get(path)).text
 
 
 def test_a_refused_action_shows_the_clusters_words(reader: Client, prod: Cluster) -> None:
