@@ -10,7 +10,7 @@ from django.db.models import Count, F, Max, Model, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 
 from catalogs.install_methods import InstallMethod
-from installs.models import Action, ActionBatch, InstallRequest, Operator
+from installs.models import NEEDS_ATTENTION, Action, ActionBatch, InstallRequest, Operator
 from installs.queries import narrow, search
 from installs.state.observation import details_of
 from olmweb.kube.resources import INSTALL_PLANS
@@ -233,6 +233,21 @@ class Progress:
     def ends(self) -> list[tuple[str, int]]:
         """(state, how many) of those that have ended, in the order of Action.State."""
         return [(state, self.counts[state]) for state in _ENDED if state in self.counts]
+
+    @property
+    def migrated(self) -> tuple[int, int]:
+        """Of a migration: how many operators it migrated, and how many it only removed, as their
+        packages had Subscriptions already."""
+        succeeded = Counter(row.verb for row in self.rows if row.state == Action.State.SUCCEEDED)
+        return succeeded[Action.Verb.INSTALL], succeeded[Action.Verb.REMOVE]
+
+    def needing_attention(self) -> QuerySet[Operator]:
+        """The operators of the packages of the batch, whoever installed them, that need
+        attention."""
+        packages = {row.package for row in self.rows} - {""}
+        rows = Operator.objects.filter(cluster=self.batch.cluster_id, package__in=packages)
+        rows = rows.filter(health__in=NEEDS_ATTENTION).select_related("cluster")
+        return rows.order_by("name", "kind", "namespace")
 
 
 def with_progress(batches: QuerySet[ActionBatch]) -> QuerySet[ActionBatch]:

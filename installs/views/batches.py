@@ -259,6 +259,7 @@ def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
         return answer
     allowed, why_not = may_act(request.user)
     context = {
+        "attention": [] if progress.open else list(progress.needing_attention()),
         "batch": progress.batch,
         "progress": progress,
         "final": not progress.open,

@@ -194,7 +194,13 @@ def test_one_confirmation_also_deletes_the_operator_whose_package_has_a_subscrip
     ]
     batch.actions.update(state="succeeded")
     page = assert_page(writer.get(f"/activity/bulk-installs/{batch.pk}"))
-    assert "All 2 have finished. Succeeded 2 View remaining causes of prod" in page.text
+    assert "All 2 have finished. Succeeded 2: 1 migrated, 1 removed" in page.text
+    assert "3 operators of these packages need attention: acme , brisk , brisk-sub" in page.text
+    assert "/operators/prod/Subscription/a/brisk-sub" in page.links
+    Operator.objects.filter(package="acme").delete()
+    Operator.objects.filter(name="brisk").delete()
+    page = assert_page(writer.get(f"/activity/bulk-installs/{batch.pk}"))
+    assert "1 operator of these packages needs attention: brisk-sub View remaining" in page.text
     assert "/operators/?cluster=prod&view=cause" in page.links
 
 
