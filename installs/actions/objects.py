@@ -280,12 +280,6 @@ class DryRun:
     objects: tuple[tuple[str, str], ...] = ()
     changes: tuple[str, ...] = ()
 
-    @property
-    def validated(self) -> int:
-        """How many of the objects the cluster validated: those in a namespace that does not exist
-        yet are not."""
-        return sum(words != NEEDS_NAMESPACE for _label, words in self.objects)
-
     def as_json(self) -> dict[str, Any]:
         return {"ok": self.ok, "message": self.message, "fields": self.fields}
 

@@ -36,6 +36,7 @@ from installs.actions.objects import (
 from installs.actions.plan import Plan
 from installs.actions.plan_changes import route_of_approval
 from installs.actions.refusals import adopted_refusal, is_being_deleted, refusal_of
+from installs.diagnosis.approvals import listing
 from installs.models import Action, ActionBatch, ActionKey, AllowRule
 from installs.models.steps import (
     Apply,
@@ -121,12 +122,13 @@ def _try_steps(
         outcomes.append((step.label, outcome))
     message = f"Cluster {plan.cluster.name} would accept this."
     result = DryRun(True, message, objects=tuple(outcomes))
-    if result.validated < len(outcomes):
-        left = len(outcomes) - result.validated
-        others, them = (f"other {left}", "them") if left > 1 else ("other one", "it")
+    untried = [label for label, outcome in outcomes if outcome == NEEDS_NAMESPACE]
+    if untried:
+        tried = [label for label, outcome in outcomes if outcome != NEEDS_NAMESPACE]
         message = (
-            f"The {others} can't be validated before namespace {', '.join(sorted(new_namespaces))} "
-            f"exists; you have the permission to create {them}."
+            f"Cluster {plan.cluster.name} would accept {listing(tried)}; you have the permission "
+            f"to create {listing(untried)}, which can be validated only after namespace "
+            f"{', '.join(sorted(new_namespaces))} is created."
         )
         return replace(result, message=message)
     return result
