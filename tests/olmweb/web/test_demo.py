@@ -100,6 +100,10 @@ def test_the_sign_in_page_signs_in_with_each_account_and_goes_on(
     for name, password in LOGINS:
         assert f"Sign in as {name}" in text
         assert f'value="{password}"' in text
+        assert f"Password: {password}" in assert_page(response).text
+    assert "May install, upgrade and remove operators. Password: demo-operator" in (
+        assert_page(response).text
+    )
     assert text.count('name="next" value="/activity/"') == len(LOGINS) + 1
 
 
