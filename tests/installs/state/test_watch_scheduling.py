@@ -169,7 +169,7 @@ def test_a_turn_ends_when_another_watcher_has_too_few(
 def test_a_watcher_counts_while_it_gets_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     ago = 1.0
     monkeypatch.setattr(scheduling, "seconds_since_heartbeat", lambda: ago)
-    registration = scheduling.Registration(8, [].append)
+    registration = scheduling.Registration(8, list[int]().append)
     registration.renew()
     (lease,) = Lease.objects.filter(name__startswith="watcher:8:")
     assert lease.owner.startswith(f"{this_process()}:")
@@ -207,7 +207,7 @@ def test_a_registered_watcher_queues_the_clusters_that_nobody_watches(
 def test_a_database_that_is_away_delays_the_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "seconds_since_heartbeat", lambda: 1.0)
     monkeypatch.setattr("installs.state.watch.scheduling.connection.close", lambda: None)
-    registration = scheduling.Registration(8, [].append)
+    registration = scheduling.Registration(8, list[int]().append)
 
     def away(*_: object) -> None:
         raise DatabaseError
