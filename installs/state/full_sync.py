@@ -155,16 +155,19 @@ def record_failure(
     report = SyncReport(
         SyncRun.Outcome.FAILED.value, requests=requests, seconds=seconds, error=error.message
     )
-    reachable = cluster.reachable if isinstance(error, Internal) else False
-    outage_begins = reachable is False and cluster.reachable is not False
-    since = None if outage_begins else cluster.unreachable_since
-    stored = (cluster.reachable, cluster.error_code, cluster.error_text)
-    differs = stored != (reachable, error.code, error.message)
     with transaction.atomic():
         # Of the row, as a watch marks it as reachable without reading it again.
         held = Cluster.objects.select_for_update(no_key=True).filter(still_held(), pk=cluster.pk)
-        before = held.values_list("reachable", flat=True).first()
-        stored_rows = held.update(
+        row = held.first()
+        if row is None:
+            log.info("failure of a lost cluster not stored", cluster=cluster.name)
+            return report
+        reachable = row.reachable if isinstance(error, Internal) else False
+        outage_begins = reachable is False and row.reachable is not False
+        since = None if outage_begins else row.unreachable_since
+        stored = (row.reachable, row.error_code, row.error_text)
+        differs = stored != (reachable, error.code, error.message)
+        Cluster.objects.filter(pk=row.pk).update(
             reachable=reachable,
             error_code=error.code,
             error_text=error.message,
@@ -173,11 +176,8 @@ def record_failure(
             checked_at=now,
             revision=F("revision") + int(differs),  # in the database, as others increment it too
         )
-        if not stored_rows:
-            log.info("failure of a lost cluster not stored", cluster=cluster.name)
-            return report
         cluster.refresh_from_db()
-        if reachable is False and before is not False:
+        if outage_begins:
             record_unreachable(cluster, now)
     if differs:
         _record(cluster, report, started, WriteResult(), error)

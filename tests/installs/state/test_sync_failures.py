@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from installs.models import ClusterOperator, Component, Operator, Transition
 from installs.state.full_sync import record_crash, record_failure, sync_cluster
+from installs.state.watch.positions import mark_reachable
 from olmweb.clusters import client_for, due
 from olmweb.kube.errors import Unreachable
 from olmweb.kube.resources import (
@@ -244,6 +245,21 @@ def test_an_outage_and_our_own_fault_do_not_mix(fake: KubeFake, synced: Cluster)
     assert (synced.unreachable, synced.answers, synced.unreachable_since) == (False, True, None)
     types = ["cluster.unreachable", "cluster.reachable"]
     assert [row.type for row in ChangeEvent.objects.order_by("id")] == types
+
+
+def test_our_own_fault_after_an_outage_does_not_bring_it_back(synced: Cluster) -> None:
+    record_failure(synced, Unreachable("It does not answer."), timezone.now(), 1)
+    began = synced.unreachable_since
+    assert mark_reachable(synced)
+    assert synced.reachable is False, "the watch does not read the row again"
+    ChangeEvent.objects.all().delete()
+    record_crash(synced, ValueError("no"), timezone.now())
+    synced.refresh_from_db()
+    assert (synced.reachable, synced.error_code) == (True, "internal")
+    assert synced.unreachable_since is not None
+    assert began is not None
+    assert synced.unreachable_since > began
+    assert not ChangeEvent.objects.exists()
 
 
 def test_an_outage_begins_after_our_own_fault_and_not_with_it(synced: Cluster) -> None:
