@@ -73,7 +73,7 @@ def watch_cluster(cluster_id: int) -> None:
     """
     scheduling.dequeued(cluster_id)
     cluster = Cluster.objects.filter(pk=cluster_id).first()
-    if cluster is None:
+    if cluster is None or cluster.removed:  # a pass would clear the mark of a removed cluster
         log.info("cluster is gone", cluster_id=cluster_id)
         return
     with renewed_lease(scheduling.cluster_lease(cluster_id), scheduling.WATCH_LEASE) as held:
@@ -100,7 +100,7 @@ def watch_cluster(cluster_id: int) -> None:
 def sync_cluster(cluster_id: int) -> None:
     """One full pass over one cluster, whether or not it is being watched."""
     cluster = Cluster.objects.filter(pk=cluster_id).first()
-    if cluster is None:
+    if cluster is None or cluster.removed:  # a pass would clear the mark of a removed cluster
         log.info("cluster is gone", cluster_id=cluster_id)
         return
     with renewed_lease(scheduling.pass_lease(cluster_id)) as held:

@@ -125,10 +125,14 @@ class ClusterAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Sync now", permissions=["sync"])
     def sync_now(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
-        for cluster in queryset:
+        configured = [cluster for cluster in queryset if not cluster.removed]
+        for cluster in configured:
             enqueue("installs.sync_cluster", cluster.pk)
-        count = len(queryset)
-        messages.success(request, f"Sync of {count} cluster{pluralize(count)} requested.")
+        if count := len(configured):
+            messages.success(request, f"Sync of {count} cluster{pluralize(count)} requested.")
+        if removed := len(queryset) - count:
+            text = f"{removed} cluster{pluralize(removed)} removed from the configuration: no sync."
+            messages.warning(request, text)
 
     def has_sync_permission(self, request: HttpRequest) -> bool:
         return may(request.user, SYNC)

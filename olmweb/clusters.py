@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from django.conf import settings
+from django.db.models import Case, F, When
 
 from olmweb.errors import Missing, OlmwebError
 from olmweb.kube.client import KubeClient
@@ -162,11 +163,17 @@ def as_olmweb_error(error: KubeError) -> OlmwebError:
 def _mark_removed(row: Cluster, *, removed: bool) -> None:
     """Sets or clears the mark. A cluster that answered counts as one never tried; the outage of one
     that did not lasts until it answers again, so that followers of events hear of its end."""
-    row.reachable = False if row.reachable is False else None
-    row.error_code = row.error_text = row.error_hint = ""
+    code = text = hint = ""
     if removed:
-        row.error_code = NOT_CONFIGURED
-        row.error_text = f"Cluster {row.name} is no longer named in OLMWEB_CLUSTERS."
-        row.error_hint = "Name it there again to sync it; until then its last state is shown."
-    row.revision += 1
-    row.save(update_fields=["reachable", "error_code", "error_text", "error_hint", "revision"])
+        code = NOT_CONFIGURED
+        text = f"Cluster {row.name} is no longer named in OLMWEB_CLUSTERS."
+        hint = "Name it there again to sync it; until then its last state is shown."
+    # In the database, as a watch that ends updates the row, too.
+    Cluster.objects.filter(pk=row.pk).update(
+        reachable=Case(When(reachable=False, then=False), default=None),
+        error_code=code,
+        error_text=text,
+        error_hint=hint,
+        revision=F("revision") + 1,
+    )
+    row.refresh_from_db()

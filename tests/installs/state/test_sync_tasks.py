@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import time_machine
 from django.core.management import CommandError, call_command
+from django.db.models.signals import post_save
 from django.utils import timezone
 
 from catalogs.models import PredictionRun
@@ -96,6 +97,35 @@ def test_the_outage_of_a_removed_cluster_lasts_until_it_answers(
     assert (cluster.reachable, cluster.unreachable) == (False, False)
     assert mark_reachable(cluster)
     assert [row.type for row in ChangeEvent.objects.all()] == ["cluster.reachable"]
+
+
+def test_the_mark_of_a_removed_cluster_keeps_what_others_stored_meanwhile(
+    cluster: Cluster, settings: Any
+) -> None:
+    settings.CLUSTERS = ["new"]
+
+    def store(sender: Any, **_: Any) -> None:
+        Cluster.objects.filter(pk=cluster.pk).update(reachable=False, revision=7)
+
+    post_save.connect(store, sender=Cluster)  # the row of "new" is created before the mark
+    try:
+        configured()
+    finally:
+        post_save.disconnect(store, sender=Cluster)
+    cluster.refresh_from_db()
+    assert (cluster.removed, cluster.reachable, cluster.revision) == (True, False, 8)
+
+
+@pytest.mark.parametrize("task", ["watch_cluster", "sync_cluster"])
+def test_a_message_left_for_a_removed_cluster_does_nothing(
+    fake: KubeFake, cluster: Cluster, settings: Any, task: str
+) -> None:
+    settings.CLUSTERS = ["lab"]
+    configured()
+    getattr(tasks, task)(cluster.pk)
+    cluster.refresh_from_db()
+    assert (cluster.removed, cluster.reachable) == (True, None)
+    assert not SyncRun.objects.exists()
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,9 @@ from installs.models import (
     WebhookDelivery,
     WebhookReceiver,
 )
-from olmweb.models import ApiToken, Cluster, OidcIdentity, Preferences, SyncRun
+from olmweb.models import NOT_CONFIGURED, ApiToken, Cluster, OidcIdentity, Preferences, SyncRun
 from olmweb.web.admin import GROUPS
+from tests.factories import make_cluster
 from tests.worlds.rest import World
 
 LISTED = [apps.get_model(label) for labels in GROUPS.values() for label in labels]
@@ -291,6 +292,20 @@ def test_sync_now_sends_the_task_after_commit(
         signed_in.post(address(model, "changelist"), chosen)
         assert sent == []
     assert sent == [(task, (row.pk,), queue)]
+
+
+def test_sync_now_leaves_out_removed_clusters(
+    signed_in: Client, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(Task, "apply_async", lambda self, *args, **more: sent.append(self.name))
+    row = make_cluster(name="gone", error_code=NOT_CONFIGURED)
+    chosen = {"action": "sync_now", "_selected_action": [row.pk]}
+    with django_capture_on_commit_callbacks(execute=True):
+        page = signed_in.post(address(Cluster, "changelist"), chosen, follow=True)
+    assert sent == []
+    assert b"1 cluster removed from the configuration: no sync." in page.content
+    assert b"requested." not in page.content
 
 
 @pytest.mark.parametrize("label", ["olmweb.Cluster", "catalogs.Catalog"])
