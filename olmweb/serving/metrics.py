@@ -118,7 +118,8 @@ class StateCollector(Collector):
             "cluster_sync_age_seconds", "Since the last complete pass over a cluster.", ["cluster"]
         )
         for cluster in Cluster.objects.exclude(error_code=NOT_CONFIGURED):
-            reachable.add_metric([cluster.name], 1 if cluster.reachable else 0)
+            if cluster.answers is not None:
+                reachable.add_metric([cluster.name], int(cluster.answers))
             seconds = _age(cluster.synced_at, now)
             if seconds is not None:
                 age.add_metric([cluster.name], seconds)
@@ -144,7 +145,8 @@ class StateCollector(Collector):
         )
         lists = _counter("feed_lists", "Full lists of a feed.", labels)
         watches = _counter("feed_watches", "Watch requests of a feed.", labels)
-        for row in ResourceWatch.objects.order_by().select_related("cluster"):
+        rows = ResourceWatch.objects.exclude(cluster__error_code=NOT_CONFIGURED).order_by()
+        for row in rows.select_related("cluster"):
             values = [row.cluster.name, row.resource]
             times = [moment for moment in (row.last_event_at, row.listed_at) if moment]
             seconds = _age(max(times, default=None), now)
@@ -167,7 +169,7 @@ class StateCollector(Collector):
         yield count
 
     def _operators(self, limited: GaugeMetricFamily) -> Iterable[Metric]:
-        operators = _rows("installs.Operator")
+        operators = _rows("installs.Operator").exclude(cluster__error_code=NOT_CONFIGURED)
         count = _gauge(
             "operators",
             "Installed operators; finding is empty where there is none.",

@@ -18,7 +18,7 @@ from installs.models import Action, ActionBatch, Notification
 from olmweb import __version__, clusters
 from olmweb.clusters import client_for
 from olmweb.kube.errors import KubeError
-from olmweb.models import NOT_CONFIGURED, Cluster, ResourceWatch
+from olmweb.models import INTERNAL, NOT_CONFIGURED, Cluster, ResourceWatch
 from olmweb.runtime import beat, counters, leases
 from olmweb.serving import http_metrics, metrics
 from olmweb.serving.metrics import StateCollector
@@ -114,9 +114,26 @@ def test_metrics_tell_operators_catalogs_and_syncs(
 def test_no_alert_is_about_a_removed_cluster(public: None, client: Client, db: None) -> None:
     removed = make_cluster(name="removed", reachable=None, error_code=NOT_CONFIGURED)
     make_catalog(cluster=removed, name="left", state="failed")
+    make_operator(cluster=removed, health="Failed", finding="allnamespaces-required")
+    make_watch(cluster=removed)
     text = client.get("/metrics").content.decode()
-    for name in ("cluster_reachable", "cluster_sync_age_seconds", "catalog_ready"):
+    for name in (
+        *("cluster_reachable", "cluster_sync_age_seconds", "catalog_ready"),
+        *("operators", "findings", "operator_abnormal", "feed_state", "feed_age_seconds"),
+    ):
         assert not re.search(rf'^olmweb_{name}{{.*cluster="removed"', text, re.MULTILINE), name
+
+
+def test_whether_a_cluster_answers_has_no_sample_while_that_is_not_known(
+    public: None, client: Client, db: None
+) -> None:
+    make_cluster(name="new", reachable=None)
+    make_cluster(name="crashed", reachable=False, error_code=INTERNAL)
+    make_cluster(name="away", reachable=False, error_code="unreachable")
+    text = client.get("/metrics").content.decode()
+    samples = re.findall(r'^olmweb_cluster_reachable{cluster="(\w+)"} (\S+)', text, re.MULTILINE)
+    assert ("away", "0.0") in samples
+    assert not {"new", "crashed"} & set(dict(samples))
 
 
 def test_olms_own_metrics_have_olms_own_labels(olm: Cluster, client: Client) -> None:
