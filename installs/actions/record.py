@@ -56,7 +56,7 @@ from olmweb.eventlog.types import EventType
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from olmweb.kube.resources import CLUSTER_VERSIONS, NAMESPACES
-from olmweb.models import ApiToken
+from olmweb.models import NOT_CONFIGURED, ApiToken, Cluster
 from olmweb.tasks import enqueue
 
 DRY_RUN_TIMEOUT = (5.0, 5.0)  # seconds to connect and to wait for the answer: a person waits
@@ -71,9 +71,10 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
 
     Never raises KubeError. An object whose namespace does not exist yet can't be tried; an access
     review replaces that. Raises OlmwebError: 403 for users who may not act, 409 when the object has
-    another open action.
+    another open action or its cluster is removed.
     """
     as_user = impersonation_for(user)
+    _require_configured(plan.cluster)
     is_open = _open_action(plan) is not None
     try:
         with client_for(plan.cluster, timeout=DRY_RUN_TIMEOUT) as client:
@@ -289,8 +290,8 @@ def request(
     Returns an equal open action if there is one, and the user's action with the same
     `idempotency_key` and `request_hash` (empty: that of the plan) even if it has ended. `token` and
     `rule` are what the user acts by, if not by a session; the action ends with them. Raises
-    OlmwebError: 409 when the object has another open action, 422 when the key was used for another
-    request, 403 for users who may not act.
+    OlmwebError: 409 when the object has another open action or its cluster is removed, 422 when the
+    key was used for another request, 403 for users who may not act.
     """
     acting, identity = person(user), impersonation_for(user)
     hashed = (request_hash or _digest(plan, acting)) if idempotency_key else ""
@@ -323,7 +324,10 @@ def request(
         "of_blocker": batch is None and _changes_blocker(plan),
     }
     for _ in range(2):  # the open action may be finished before it is read
-        if action := earlier_action(acting, idempotency_key, hashed) or _create(values):
+        if action := earlier_action(acting, idempotency_key, hashed):
+            return action
+        _require_configured(plan.cluster)
+        if action := _create(values):
             return action
         if action := _open_action(plan):
             _keep_key(values, action)
@@ -414,6 +418,17 @@ def key_reused(thing: str) -> OlmwebError:
         status=422,
         hint="Use a new key for each request.",
     )
+
+
+def _require_configured(cluster: Cluster) -> None:
+    """Raises OlmwebError (409) for a removed cluster, to which nothing is sent."""
+    if cluster.removed:
+        raise OlmwebError(
+            cluster.error_text,
+            code=NOT_CONFIGURED,
+            status=409,
+            hint="Name it there again to change something on it.",
+        )
 
 
 def _create(values: dict[str, Any]) -> Action | None:

@@ -455,9 +455,9 @@ def cause_remedies(
 def facets(
     clusters: Sequence[Cluster], filters: OperatorFilters
 ) -> tuple[dict[str, list[tuple[str, str]]], int]:
-    """((value, words) of the choices of the filters cluster, kind, namespace and health, the words
-    with the counts of all operators, the number of matching operators); one query if anything is
-    filtered, and one more if clusters changed."""
+    """((value, words) of the choices of the filters cluster, kind, namespace and health (ATTENTION
+    first), the words with the counts of all operators, the number of matching operators); one query
+    if anything is filtered, and one more if clusters changed."""
     indexes = OPERATOR_INDEX.of(clusters)
     names = ("kind", "namespace", "health")
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("cluster", *names)}
@@ -477,7 +477,9 @@ def facets(
     }
     if cluster_scoped:
         choices["namespace"].insert(0, ("-", f"cluster-scoped ({cluster_scoped})"))
-    choices["health"] = [
+    attention = sum(counts["health"][health] for health in NEEDS_ATTENTION)
+    choices["health"] = [(ATTENTION, f"Needs attention ({attention})")]
+    choices["health"] += [
         (value, f"{label} ({counts['health'][value]})")
         for value, label in Health.choices
         if value in counts["health"]

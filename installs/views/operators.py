@@ -456,8 +456,6 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         "table": table,
         "view": view,
         "facets": facets,
-        "attention": sum(attention(request).values()),
-        "ATTENTION": queries.ATTENTION,
         "unread": all(cluster.synced_at is None for cluster in clusters(request)),
     }
     if view == "cause":

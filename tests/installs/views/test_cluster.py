@@ -4,11 +4,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from installs.actions.record import dry_run, request
+from installs.actions.removal import plan_remove
+from installs.models import Action, Operator
 from installs.queries.watched_resources import missing_rules
 from installs.state.full_sync import record_crash
+from olmweb.errors import OlmwebError
 from olmweb.models import NOT_CONFIGURED, Cluster
 from tests.factories import (
     make_catalog,
@@ -19,6 +24,7 @@ from tests.factories import (
     make_watch,
 )
 from tests.worlds.html import assert_fragment, assert_page
+from tests.worlds.operators import MODE, make_failing
 from tests.worlds.subscriptions import make_orphan, make_subscription
 
 pytestmark = pytest.mark.django_db
@@ -211,7 +217,37 @@ def test_the_overview_asks_for_no_action_about_a_removed_cluster(
     assert "1 removed from the configuration" in page.text, "the menu of clusters"
     chosen = assert_page(reader.get("/", {"cluster": "prod"}))
     assert "Needs your action Activity Nothing." in chosen.text
-    assert "/operators/bulk-change" not in "".join(chosen.links)
+
+
+def test_no_bulk_change_on_a_removed_cluster_is_offered(
+    client: Client, alice: User, removed: Cluster
+) -> None:
+    client.force_login(alice)
+    make_failing(removed, "mode-00", MODE)
+    Cluster.objects.update(error_code="")
+    page = assert_page(client.get("/", {"cluster": "prod"}))
+    assert "/operators/bulk-change" in "".join(page.links)
+    Cluster.objects.update(error_code=NOT_CONFIGURED)
+    page = assert_page(client.get("/", {"cluster": "prod"}))
+    assert "/operators/bulk-change" not in "".join(page.links)
+
+
+def test_the_filter_of_health_counts_the_operators_that_it_lists(
+    reader: Client, removed: Cluster
+) -> None:
+    page = assert_page(reader.get("/operators/", {"health": "attention"}))
+    assert "Needs attention (1)" in page.text
+    assert "Failed (1)" in page.text
+    assert "/operators/prod/PlatformOperator/-/etcd" in page.links
+
+
+@pytest.mark.parametrize("entry", [dry_run, request])
+def test_nothing_is_sent_to_a_removed_cluster(alice: User, removed: Cluster, entry: Any) -> None:
+    plan = plan_remove(Operator.objects.get())
+    with pytest.raises(OlmwebError, match="no longer named in OLMWEB_CLUSTERS") as caught:
+        entry(plan, alice)
+    assert (caught.value.status, caught.value.code) == (409, NOT_CONFIGURED)
+    assert not Action.objects.exists()
 
 
 def test_rest_says_that_a_cluster_was_removed(reader: Client, removed: Cluster) -> None:
