@@ -93,6 +93,11 @@ class Catalog(models.Model):
         return self.cluster.name if self.cluster else LOCAL
 
     @property
+    def on_removed(self) -> bool:
+        """Whether its cluster is no longer configured."""
+        return self.cluster is not None and self.cluster.removed
+
+    @property
     def stale(self) -> bool:
         return is_stale(self.state, self.source_kind, self.source, self.synced_at)
 

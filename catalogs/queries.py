@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
+from django.conf import settings
 from django.db.models import Count, Exists, OuterRef
 
 from catalogs.fbc.properties import PropertyText, describe_properties
@@ -22,7 +23,7 @@ from catalogs.models import (
     is_stale,
 )
 from catalogs.storage import blobs
-from olmweb.models import LOCAL, Cluster
+from olmweb.models import LOCAL, NOT_CONFIGURED, Cluster
 
 BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown without decoding
 BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
@@ -35,6 +36,7 @@ class CatalogState:
     instances of hundreds take long."""
 
     cluster_name: str
+    on_removed: bool
     pk: int
     name: str
     slug: str
@@ -68,25 +70,36 @@ class SyncError(NamedTuple):
 
 
 def sync_error(catalog: Catalog | CatalogState) -> SyncError | None:
-    """The error of the last attempt to read the catalog; of a stale one without an error, why no
-    attempt was made. None for a current one."""
+    """Why the content of the catalog is not confirmed: its cluster is removed, the error of the
+    last attempt to read it, or why an attempt is overdue. None if the last attempt succeeded and
+    the next one is not overdue. A sync that was cancelled or interrupted is an error of a catalog
+    that is not stale, too.
+    """
+    if catalog.on_removed:
+        return SyncError(
+            NOT_CONFIGURED,
+            f"Cluster {catalog.cluster_name} is no longer named in OLMWEB_CLUSTERS.",
+            "The catalog is not synced; name the cluster there again to sync it.",
+        )
     if catalog.error_text or catalog.state == Catalog.State.FAILED:
         text = catalog.error_text or "The last attempt to read it failed."
         return SyncError(catalog.error_code, text, catalog.error_hint)
     if not catalog.stale:
         return None
-    late = "It was not read for longer than three polls"
+    overdue = "It was not read for longer than three polls"
     if catalog.cluster_id is not None and not catalog.base_url:
         return SyncError(
             "not-synced",
-            f"{late}: the {catalog.source_kind} reports no address to read it from.",
+            f"{overdue}: the {catalog.source_kind} reports no address to read it from.",
             "Look at its conditions and at the pod that serves it; it is read again when it "
             "reports an address.",
         )
     return SyncError(
         "not-synced",
-        f"{late}, although it is due.",
-        "Check that beat and a worker of the queue sync run; their logs say more.",
+        f"{overdue}, although it is due.",
+        "The log of OLM Web says more."
+        if settings.EMBEDDED
+        else "Check that beat and a worker of the queue sync run; their logs say more.",
     )
 
 
@@ -166,10 +179,10 @@ def read_catalogs(clusters: Iterable[Cluster], *fields: str) -> list[Catalog]:
 
 def read_states(clusters: Iterable[Cluster]) -> list[CatalogState]:
     """The state of every catalog by name; one query. `clusters` are all."""
-    names = {cluster.pk: cluster.name for cluster in clusters}
-    columns = [column.name for column in fields(CatalogState) if column.init][1:]
+    by_id = {cluster.pk: (cluster.name, cluster.removed) for cluster in clusters}
+    columns = [column.name for column in fields(CatalogState) if column.init][2:]
     rows = Catalog.objects.order_by("name", "pk").values_list(*columns)
-    return [CatalogState(names.get(row[-1], LOCAL), *row) for row in rows]
+    return [CatalogState(*by_id.get(row[-1], (LOCAL, False)), *row) for row in rows]
 
 
 def count_packages() -> int:

@@ -447,20 +447,15 @@ def catalog_status(catalog: Catalog) -> Status:
             "Unavailable). What was read before is shown.",
             "Set spec.availabilityMode to Available on the ClusterCatalog.",
         )
-    if catalog.cluster is not None and catalog.cluster.removed:
-        return Status(
-            "Cluster removed",
-            "neutral",
-            catalog.cluster.error_text,
-            "The catalog is not synced; name the cluster there again to sync it.",
-        )
+    error = sync_error(catalog)
+    if error and catalog.on_removed:
+        return Status("Cluster removed", "neutral", error.message, error.hint)
     if catalog.cluster is not None and catalog.cluster.unreachable:
         return Status(
             "Unreachable",
             "warning",
             f"Cluster {catalog.cluster.name} can't be reached.",  # the shell says why
         )
-    error = sync_error(catalog)
     if error and catalog.state == states.FAILED:
         return Status("Failed", "danger", error.message, error.hint)
     if catalog.state == states.NEW:

@@ -548,8 +548,10 @@ class CatalogSummary:
 
 
 def catalogs_revision(rows: Sequence[CatalogState]) -> str:
-    """Differs when the content or state of any catalog changed."""
-    return ";".join(f"{row.pk}:{row.revision}:{row.state}:{row.stale}" for row in rows)
+    """Differs when the content, the state or the error of any catalog changed."""
+    return ";".join(
+        f"{row.pk}:{row.revision}:{row.state}:{row.stale}:{row.error_text}" for row in rows
+    )
 
 
 def _is_served(entries: Sequence[CatalogState]) -> bool:

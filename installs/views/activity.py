@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -13,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from catalogs.install_methods import InstallMethod
+from installs.actions import follow
 from installs.actions.plan_changes import progress_of
 from installs.actions.upgrade_route import UpgradeProgress
 from installs.diagnosis.knowledge import finding_for
@@ -42,7 +44,7 @@ FOLLOW_SECONDS = 1.5
 # completed OLM makes that of the next version, which may require approval.
 FOLLOW_ON = timedelta(seconds=60)
 # A free worker takes an action within seconds; beat sends the message again where it was lost.
-UNTAKEN = timedelta(minutes=1)
+NOT_STARTED = timedelta(minutes=1)
 
 
 class ActivityForm(FilterForm):
@@ -171,9 +173,9 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     later = queries.later_actions(action)
     latest = later[-1] if later else action
     ended, final = latest.state not in Action.OPEN, _is_final(latest)
-    untaken = _is_untaken(latest)
+    not_started = _is_not_started(latest)
     token = revision_token(
-        *(final, untaken),
+        *(final, not_started),
         *((row.pk, row.state, row.sent_at, row.finished_at) for row in (action, *later)),
         cluster_revision(request, action.cluster.name),
     )
@@ -205,7 +207,9 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "earlier": _earlier(action, later),
         "ended": ended,
         "final": final,
-        "untaken": untaken,
+        "not_started": not_started,
+        "timeout_minutes": follow.ACTION_TIMEOUT.seconds // 60,
+        "embedded": settings.EMBEDDED,
         "operator": operator,
         "next_steps": (following := _next_steps(request.user, operators, progress, acts=acts)),
         # An approval comes first.
@@ -255,11 +259,11 @@ def _was_sent(action: Action) -> bool:
     return action.state in (Action.State.APPLIED, Action.State.SUCCEEDED)
 
 
-def _is_untaken(latest: Action) -> bool:
+def _is_not_started(latest: Action) -> bool:
     """Whether no worker has applied it for longer than any takes; an action of a batch waits for
     those before it."""
     waits = latest.state == Action.State.PENDING and latest.batch_id is None
-    return waits and timezone.now() - latest.created_at > UNTAKEN
+    return waits and timezone.now() - latest.created_at > NOT_STARTED
 
 
 def _is_final(latest: Action) -> bool:

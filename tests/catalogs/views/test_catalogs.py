@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
 from catalogs.views.problems import ROWS
-from olmweb.models import SyncRun
+from olmweb.models import NOT_CONFIGURED, SyncRun
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -101,7 +101,8 @@ STALE = {
 
 
 @pytest.mark.parametrize("kind", STALE)
-def test_content_that_no_sync_confirmed_for_hours_is_of_an_earlier_time(reader, bob, kind):
+def test_content_that_no_sync_confirmed_for_hours_is_of_an_earlier_time(reader, settings, kind):
+    settings.EMBEDDED = False
     prod = make_cluster()
     synced_at = timezone.now() - timedelta(hours=5)
     fields = {"source_kind": kind, "synced_at": synced_at, "checked_at": synced_at, **STALE[kind]}
@@ -115,7 +116,7 @@ def test_content_that_no_sync_confirmed_for_hours_is_of_an_earlier_time(reader, 
         assert re.search(r"ontent (is shown )?as of <time[^>]*>5 h ago", page), path
         assert why in page
         assert "Check that beat and a worker of the queue sync run" in page
-    assert "<strong>0</strong> serving, <strong>1</strong> with content of an earlier time" in page
+    assert "<strong>0</strong> serving, <strong>1</strong> stale" in page
     for row in (
         reader.get("/api/v1/catalogs").json()["items"][0],
         reader.get(f"/api/v1/catalogs/{catalog}").json(),
@@ -162,6 +163,41 @@ def test_a_stale_catalog_without_an_address_is_not_blamed_on_the_worker(reader, 
         page = text_of(reader.get(path))
         assert f"three polls: the {kind} reports no address to read it from." in page
         assert "a worker of the queue sync" not in page
+
+
+def test_a_stale_catalog_of_an_embedded_server_is_not_blamed_on_a_queue(reader, catalog, settings):
+    settings.EMBEDDED = True
+    base = "https://catalogd.olm.svc/catalogs/redhat-operators"
+    Catalog.objects.update(synced_at=timezone.now() - timedelta(hours=5), base_url=base)
+    page = text_of(reader.get(URL))
+    assert "The log of OLM Web says more." in page
+    assert "a worker of the queue sync" not in page
+
+
+@pytest.mark.parametrize("fields", [{}, {"state": "failed", "error_text": "no route to host"}])
+def test_a_catalog_of_a_removed_cluster_is_not_due(reader, fields):
+    removed = make_cluster(error_code=NOT_CONFIGURED, reachable=None)
+    old = timezone.now() - timedelta(hours=5)
+    base = "https://catalogd.olm.svc/catalogs/redhat-operators"
+    make_catalog(cluster=removed, synced_at=old, base_url=base, **fields)
+    why = "Cluster prod is no longer named in OLMWEB_CLUSTERS."
+    for path in (LIST, URL, "/?cluster=prod"):
+        page = text_of(reader.get(path))
+        assert why in page, path
+        assert "although it is due" not in page, path
+        assert "no route to host" not in page, path
+    for row in (
+        reader.get("/api/v1/catalogs").json()["items"][0],
+        reader.get("/api/v1/catalogs/prod/redhat-operators").json(),
+    ):
+        assert (row["error"]["code"], row["error"]["message"]) == (NOT_CONFIGURED, why)
+
+
+def test_the_open_overview_is_renewed_when_the_error_of_a_catalog_changes(reader, catalog):
+    Catalog.objects.update(state="failed", error_text="no route to host")
+    rev = reader.get("/").context["rev"]
+    Catalog.objects.update(error_text="connection refused")
+    assert reader.get("/", {"rev": rev}, headers={"HX-Request": "true"}).status_code == 200
 
 
 def test_an_open_page_is_renewed_when_its_catalog_becomes_stale(reader, catalog):

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from installs.actions import record
+from installs.actions import follow, record
 from installs.actions.objects import DryRun
 from installs.actions.plan_changes import plan_upgrade
 from installs.models import Action, ActionBatch, Component, InstallRequest, Operator
@@ -187,7 +187,10 @@ def test_an_action_under_way_shows_what_was_sent_and_is_followed(
     assert "data-live" in reader.get(f"/activity/actions/{action.pk}").content.decode()
 
 
-def test_an_action_that_no_worker_takes_says_what_to_check(reader: Client, prod: Cluster) -> None:
+def test_an_action_that_no_worker_takes_says_what_to_check(
+    reader: Client, prod: Cluster, settings: Any
+) -> None:
+    settings.EMBEDDED = False
     action = make_action(prod, state="pending", sent_at=None)
     url = f"/activity/actions/{action.pk}"
     page = reader.get(url)
@@ -198,6 +201,19 @@ def test_an_action_that_no_worker_takes_says_what_to_check(reader: Client, prod:
     text = assert_page(reader.get(url)).text
     assert "no worker has applied it for 5 min . Check that a worker of the queue actions" in text
     assert "15 minutes after the request" in text
+
+
+def test_an_embedded_server_is_not_sent_to_workers_and_redis(
+    reader: Client, prod: Cluster, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.EMBEDDED = True
+    monkeypatch.setattr(follow, "ACTION_TIMEOUT", timedelta(minutes=20))
+    action = make_action(prod, state="pending", sent_at=None)
+    Action.objects.update(created_at=timezone.now() - timedelta(minutes=5))
+    text = assert_page(reader.get(f"/activity/actions/{action.pk}")).text
+    assert "The log of OLM Web says more" in text
+    assert "Redis" not in text
+    assert "20 minutes after the request" in text
 
 
 def test_following_ends_with_286_and_the_cause(reader: Client, prod: Cluster) -> None:

@@ -13,7 +13,7 @@ from catalogs.models import Bundle, Catalog, Package
 from installs.actions import record
 from installs.actions.objects import DryRun
 from installs.models import Action, ClusterInventory
-from olmweb.models import Cluster
+from olmweb.models import NOT_CONFIGURED, Cluster
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -114,14 +114,25 @@ def test_the_newest_version_of_a_chosen_channel_is_no_pin(writer: Client, packag
 
 
 def test_the_form_says_that_its_catalog_is_of_an_earlier_time(
-    writer: Client, package: Package
+    writer: Client, package: Package, settings: Any
 ) -> None:
+    settings.EMBEDDED = False
     url = f"/software/{package.catalog}/{package.name}/install"
     assert "Shown as of" not in assert_page(writer.get(url)).text
     Catalog.objects.update(synced_at=timezone.now() - timedelta(hours=5), base_url="https://x.svc")
     text = assert_page(writer.get(url)).text
     assert "stale. Shown as of 5 h ago ." in text
     assert "Check that beat and a worker of the queue sync run" in text
+
+
+def test_the_form_says_that_the_cluster_of_its_catalog_is_removed(
+    writer: Client, package: Package
+) -> None:
+    Cluster.objects.update(error_code=NOT_CONFIGURED, error_text="Not named.")
+    for url in (PACKAGE, f"{PACKAGE}/install"):
+        text = assert_page(writer.get(url)).text
+        assert f"Catalog {package.catalog} : cluster removed." in text, url
+        assert "name the cluster there again to sync it" in text, url
 
 
 def test_nothing_chosen_leaves_the_choice_to_the_form(writer: Client, package: Package) -> None:
