@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 
 import pytest
 import urllib3
