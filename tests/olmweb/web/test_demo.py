@@ -33,8 +33,9 @@ def test_a_demo_says_that_it_is_one_with_its_accounts_and_tasks(
     assert client.get(tasks[0]).status_code == 200
     assert "/login/?next=/%23tasks" in page.links, "which opens the tasks again"
     roles = assert_page(client.get("/login/")).text
-    assert "operator demo-operator installs, upgrades and removes operators" in roles
-    assert "viewer demo-viewer only reads" in roles
+    rights = "May install, upgrade and remove operators."
+    assert f"operator {rights} Password: demo-operator" in roles
+    assert "viewer Reads only, and may request installations. Password: demo-viewer" in roles
 
 
 def test_each_stage_of_the_start_is_a_line_and_the_accounts_are_the_last(
