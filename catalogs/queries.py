@@ -23,7 +23,7 @@ from catalogs.models import (
     is_stale,
 )
 from catalogs.storage import blobs
-from olmweb.models import LOCAL, NOT_CONFIGURED, Cluster
+from olmweb.models import LOCAL, NOT_CONFIGURED, REMOVED_TEXT, Cluster
 
 BLOB_DECODE_LIMIT = 1_000_000  # bytes: larger blobs are shown without decoding
 BLOB_SHOW_LIMIT = 64_000  # characters of raw FBC on a page
@@ -78,7 +78,7 @@ def sync_error(catalog: Catalog | CatalogState) -> SyncError | None:
     if catalog.on_removed:
         return SyncError(
             NOT_CONFIGURED,
-            f"Cluster {catalog.cluster_name} is no longer named in OLMWEB_CLUSTERS.",
+            REMOVED_TEXT.format(catalog.cluster_name),
             "The catalog is not synced; name the cluster there again to sync it.",
         )
     if catalog.error_text or catalog.state == Catalog.State.FAILED:

@@ -16,7 +16,7 @@ from olmweb.errors import Missing, OlmwebError
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, Refused, Unauthorized
 from olmweb.kube.session import open_client
-from olmweb.models import LOCAL, NOT_CONFIGURED, Cluster
+from olmweb.models import LOCAL, NOT_CONFIGURED, REMOVED_TEXT, Cluster
 from olmweb.runtime import counters
 
 BACKOFF_LIMIT = timedelta(seconds=20)  # a cluster that recovers is read again within half a minute
@@ -166,7 +166,7 @@ def _mark_removed(row: Cluster, *, removed: bool) -> None:
     code = text = hint = ""
     if removed:
         code = NOT_CONFIGURED
-        text = f"Cluster {row.name} is no longer named in OLMWEB_CLUSTERS."
+        text = REMOVED_TEXT.format(row.name)
         hint = "Name it there again to sync it; until then its last state is shown."
     # In the database, as a watch that ends updates the row, too.
     Cluster.objects.filter(pk=row.pk).update(

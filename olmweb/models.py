@@ -18,6 +18,7 @@ CLUSTER_STATES = ("silent", "attention", "waiting", "healthy", "removed")  # wor
 # Values of `Cluster.error_code` that say nothing about whether the cluster answers.
 NOT_CONFIGURED = "not-configured"  # no longer named in OLMWEB_CLUSTERS
 INTERNAL = "internal"  # a fault inside OLM Web ended the last attempt
+REMOVED_TEXT = "Cluster {} is no longer named in OLMWEB_CLUSTERS."
 
 
 class Cluster(models.Model):
