@@ -106,8 +106,8 @@ def is_stale(state: str, source_kind: str, source: str, synced_at: datetime | No
     """Whether the last attempt to read a catalog failed, or none succeeded for longer than three
     catalog polls (at least 10 minutes).
 
-    A catalog that no poll reads does not become stale: a disabled one, one of PackageManifests, and
-    one of a file without a path.
+    Catalogs that no poll reads do not become stale: those that are disabled, PackageManifests, and
+    files without a path.
     """
     states, kinds = Catalog.State, Catalog.SourceKind
     if state == states.FAILED:

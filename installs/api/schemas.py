@@ -77,7 +77,7 @@ class ObjectRef:
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
     """`kinds`: what was read of each kind, and whether the cluster serves it. `reachable`: whether
-    it answered the last attempt, null if that is not known: before the first one, of a removed
+    it answered the last attempt, null if that is not known: before the first attempt, of a removed
     cluster, and of one that did not answer before a fault inside OLM Web. `removed`: it is no
     longer configured, and not synced."""
 

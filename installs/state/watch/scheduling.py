@@ -33,7 +33,7 @@ CHECK_SECONDS = 2.0
 RENEW_SECONDS = 1.0  # between two renewals of a registration
 QUEUED = 5
 _QUEUED = "watch-queued:{}"
-WATCH_LEASE = 5  # seconds; with the beat's period, how long a killed worker's cluster stays alone
+WATCH_LEASE = 5  # seconds; with RENEW_SECONDS, how long a killed worker's cluster stays alone
 _WATCH = "cluster:"
 _WATCHER = "watcher:"
 

@@ -132,21 +132,24 @@ def test_an_approval_lists_every_version_that_it_moves() -> None:
         subscription(name="quay", current_csv="quay.v1"),
         subscription(name="same", current_csv="same.v1", installed_csv="same.v1"),
     ]
-    found = approval(waiting, subscriptions)
-    assert found.needed
-    assert [(one.csv, one.action, one.subscription, one.replaces) for one in found.changes] == [
+    result = approval(waiting, subscriptions)
+    assert result.needed
+    assert [
+        (change.csv, change.action, change.subscription, change.replaces)
+        for change in result.changes
+    ] == [
         ("etcd.v2", "upgrade", "etcd", "etcd.v1"),
         ("quay.v1", "install", "quay", ""),
         ("helper.v3", "dependency", "", ""),
         ("same.v1", "keep", "same", ""),
     ]
-    assert [one.csv for one in found.others("etcd")] == ["quay.v1", "helper.v3"]
-    assert found.words == "3 operators"
-    changes = found.changes
-    words = [replace(found, changes=(change,)).words for change in changes]
+    assert [change.csv for change in result.others("etcd")] == ["quay.v1", "helper.v3"]
+    assert result.words == "3 operators"
+    changes = result.changes
+    words = [replace(result, changes=(change,)).words for change in changes]
     assert words == ["upgrade to 2", "install 1", "install 3", ""]
-    assert found.crds == ("customresourcedefinition-0",)
-    assert found.sentence == (
+    assert result.crds == ("customresourcedefinition-0",)
+    assert result.sentence == (
         "Approving install-1 upgrades etcd.v1 to etcd.v2, installs quay.v1 and installs helper.v3, "
         "which another operator needs; it writes 2 ClusterRoles and 1 CustomResourceDefinition."
     )
