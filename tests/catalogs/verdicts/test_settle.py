@@ -207,6 +207,7 @@ def test_a_registry_is_asked_for_one_image_until_it_answers_then_for_a_few(
     at_once: list[int] = []
     open_now: set[str] = set()
     lock = threading.Lock()
+    three_at_once = threading.Event()
 
     def manifest_of(digest: str) -> Any:
         media_type, data = fake.manifests[digest]
@@ -215,6 +216,10 @@ def test_a_registry_is_asked_for_one_image_until_it_answers_then_for_a_few(
             with lock:
                 open_now.add(digest)
                 at_once.append(len(open_now))
+            if len(open_now) == 3:
+                three_at_once.set()
+            if len(at_once) > 1:
+                three_at_once.wait(5)
             time.sleep(0.05)
             with lock:
                 open_now.discard(digest)

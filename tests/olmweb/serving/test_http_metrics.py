@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -243,20 +244,34 @@ def test_any_of_several_web_processes_answers_with_the_counts_of_all(
     web: tuple[str, subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     address, supervisor = web
-    for _ in range(30):  # separate connections, which reach all three processes
-        assert _get(f"{address}/api/v1/version").status == 200
-    labels = {"method": "GET", "route": "/api/v1/version", "code": "2xx"}
-    assert {_scrape(address, "olmweb_http_requests_total", labels) for _ in range(10)} == {30}
-    assert {_scrape(address, "olmweb_http_requests_in_flight", {}) for _ in range(3)} == {1}
-    files = {path.name for path in tmp_path.glob("olmweb-metrics-*/counter_*.db")}
-    assert len(files) > 1
+    requests = 0
 
-    killed = int(sorted(files)[0].removeprefix("counter_").removesuffix(".db"))
+    def files() -> set[str]:
+        return {path.name for path in tmp_path.glob("olmweb-metrics-*/counter_*.db")}
+
+    def answered_by_two_processes() -> bool:
+        # The first process that has started answers all requests until the others have, too.
+        nonlocal requests
+        with ThreadPoolExecutor(10) as pool:
+            for answer in pool.map(_get, [f"{address}/api/v1/version"] * 10):
+                assert answer.status == 200
+                requests += 1
+        return len(files()) > 1
+
+    assert wait_for(answered_by_two_processes, 60)
+    labels = {"method": "GET", "route": "/api/v1/version", "code": "2xx"}
+    # An answer is read before its process has counted it.
+    assert wait_for(lambda: _scrape(address, "olmweb_http_requests_in_flight", {}) == 1)
+    counted = {_scrape(address, "olmweb_http_requests_total", labels) for _ in range(10)}
+    assert counted == {requests}
+    assert {_scrape(address, "olmweb_http_requests_in_flight", {}) for _ in range(3)} == {1}
+
+    killed = int(sorted(files())[0].removeprefix("counter_").removesuffix(".db"))
     os.kill(killed, signal.SIGKILL)
     live = next(iter(tmp_path.glob("olmweb-metrics-*"))) / f"gauge_livesum_{killed}.db"
     assert wait_for(lambda: not live.exists(), 20)
     assert wait_for(lambda: _get(f"{address}/livez").status == 200, 20)
-    assert _scrape(address, "olmweb_http_requests_total", labels) == 30
+    assert _scrape(address, "olmweb_http_requests_total", labels) == requests
     assert supervisor.poll() is None
 
 
