@@ -263,7 +263,7 @@ WORDS = {
     State.FAILED: "failed",
     State.DEGRADED: "installed but impaired",
     State.BLOCKED: "blocked until a person acts",
-    State.INFORMATION: "information, no problem",
+    State.INFORMATION: "information, not a failure",
 }
 
 
