@@ -283,4 +283,4 @@ def get_resolution(
             raise refuse(error.field, str(error)) from None
         return resolution
 
-    return answer_one(request, (row.pk, row.content_hash), build, query)
+    return answer_one(request, (row.pk, row.content_hash, content_state()), build, query)

@@ -1,17 +1,22 @@
 """A package's facts for resolution, read from its rows; of few bundles from their blobs, too.
 
-Knows the models and nothing of the rules.
+The PackageManifest API has no upgrade graph. A package that was read with it has the graph of the
+ClusterCatalog that serves the same catalog, if that has the same bundles in the same channels: OLM
+resolves from the graph of the registry, which is the graph of the catalog image. Knows the models
+and nothing of the rules.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from django.db.models import Q
 
 from catalogs.graph import GraphEntry
-from catalogs.models import Bundle, BundleGVK, Channel, Package
+from catalogs.models import Bundle, BundleGVK, Catalog, Channel, Package
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
+from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blob
 
 DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
@@ -20,6 +25,16 @@ BUNDLE_FIELDS = (
     *("required_packages", "constraint_count", "blob_id", "package"),
 )
 _ENTRY_FIELDS = ("name", "replaces", "skips", "skip_range")
+
+
+Channels = dict[str, list[GraphEntry]]  # by name, entries as their authors ordered them
+
+
+class PackageGraph(NamedTuple):
+    """The entries of each channel that has some. `complete` is False if their edges are unknown."""
+
+    entries: Channels
+    complete: bool
 
 
 class _Property(msgspec.Struct):
@@ -35,16 +50,51 @@ class _PackageValue(msgspec.Struct):
     version: str | None = None
 
 
-def entries_of(package: Package) -> dict[str, list[GraphEntry]]:
-    """Entries of each channel that has some, as their authors ordered them; one query."""
-    return {
-        name: entries for name, entries in channels_of([package])[package.pk].items() if entries
+def graph_of(package: Package) -> PackageGraph:
+    """One query, three for a package that was read with the PackageManifest API."""
+    channels, complete = _channels([package])
+    entries = {name: entries for name, entries in channels[package.pk].items() if entries}
+    return PackageGraph(entries, package.pk in complete)
+
+
+def channels_of(packages: Sequence[Package]) -> dict[int, Channels]:
+    """Package key -> its channels. The packages are of one catalog; queries as `graph_of`."""
+    return _channels(packages)[0]
+
+
+def graph_catalogs(catalog: Catalog) -> Q:
+    """The ClusterCatalog of the same catalog as one that was read with the PackageManifest API; no
+    row for others."""
+    if catalog.access_method != PACKAGE_MANIFEST or catalog.cluster_id is None:
+        return Q(pk__in=())
+    kind = Catalog.SourceKind.CLUSTER_CATALOG
+    return Q(source_kind=kind, cluster=catalog.cluster_id, name=catalog.name)
+
+
+def _channels(packages: Sequence[Package]) -> tuple[dict[int, Channels], Collection[int]]:
+    """Package key -> its channels, and the keys of the packages whose edges are known."""
+    keys = {package.name: package.pk for package in packages}
+    channels = _read_channels(keys.values())
+    if not packages or packages[0].catalog.access_method != PACKAGE_MANIFEST:
+        return channels, channels.keys()
+    catalogs = Catalog.objects.filter(graph_catalogs(packages[0].catalog))
+    rows = Package.objects.filter(catalog__in=catalogs, name__in=keys).order_by()
+    twins = dict(rows.values_list("pk", "name"))
+    complete = {
+        keys[twins[twin]]: graph
+        for twin, graph in _read_channels(twins).items()
+        if _listed(graph) == _listed(channels[keys[twins[twin]]])
     }
+    return channels | complete, complete
 
 
-def channels_of(packages: Sequence[Package]) -> dict[int, dict[str, list[GraphEntry]]]:
-    """Package key -> channel, by name -> its entries, as their authors ordered them; one query."""
-    channels: dict[int, dict[str, list[GraphEntry]]] = {package.pk: {} for package in packages}
+def _listed(channels: Channels) -> dict[str, set[str]]:
+    """Channel -> the bundles in it."""
+    return {name: {entry.name for entry in entries} for name, entries in channels.items()}
+
+
+def _read_channels(packages: Collection[int]) -> dict[int, Channels]:
+    channels: dict[int, Channels] = {package: {} for package in packages}
     rows = Channel.objects.filter(package__in=packages)
     rows = rows.order_by("package", "name", "entries__ordinal")
     fields = (f"entries__{name}" for name in _ENTRY_FIELDS)
@@ -56,14 +106,15 @@ def channels_of(packages: Sequence[Package]) -> dict[int, dict[str, list[GraphEn
 
 
 def facts_of(package: Package) -> ResolverPackage:
-    """Three queries, and one for each of the few bundles whose rows lack a fact."""
+    """Three queries, two more for a package that was read with the PackageManifest API, and one for
+    each of the few bundles whose rows lack a fact."""
     return facts_of_all([package])[package.pk]
 
 
 def facts_of_all(
     packages: Sequence[Package], bundles: Iterable[Bundle] | None = None
 ) -> dict[int, ResolverPackage]:
-    """`facts_of` for many packages, by key, in as many queries as for one.
+    """`facts_of` for packages of one catalog, by key, in as many queries as for one.
 
     `bundles` are the rows of all of them where they are read already, with BUNDLE_FIELDS.
     """

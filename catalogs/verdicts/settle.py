@@ -22,7 +22,7 @@ def images_to_inspect(catalog: Catalog, *, all_versions: bool = False) -> list[s
     chosen: dict[str, None] = {}
     heads: dict[str, None] = {}
     others: list[tuple[str, str]] = []
-    packages = Package.objects.filter(catalog=catalog).order_by("name").iterator(chunk_size=500)
+    packages = catalog.packages.order_by("name").iterator(chunk_size=500)
     while batch := list(islice(packages, PACKAGES_AT_ONCE)):
         for bundle, is_chosen, is_head in _bundles(batch):
             if is_chosen:

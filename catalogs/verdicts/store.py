@@ -105,7 +105,7 @@ def evaluate_catalog(catalog: Catalog, contexts: Sequence[VerdictContext]) -> Ev
     """Evaluates all packages, a transaction for each batch; the first of `contexts` is the catalog
     alone. Writes only rows that differ, and none of other contexts."""
     result = EvaluationSummary()
-    packages = Package.objects.filter(catalog=catalog).order_by("name").iterator(chunk_size=500)
+    packages = catalog.packages.order_by("name").iterator(chunk_size=500)
     while batch := list(islice(packages, PACKAGES_AT_ONCE)):
         _evaluate_batch(batch, contexts, result, partial=_is_partial(catalog))
     return result

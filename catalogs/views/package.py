@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs import lookup, queries
 from catalogs.models import Package
-from catalogs.resolve.stored import entries_of
+from catalogs.resolve.stored import graph_of
 from catalogs.search.find import installations_of
 from catalogs.verdicts.catalog_health import with_health_notes
 from catalogs.verdicts.read import verdicts_of, verdicts_on_package
@@ -31,7 +31,8 @@ SOURCES_SHOWN = 20  # in the menu
 @require_safe
 def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponse:
     package_row, sources = lookup.get_sources(cluster, catalog, package)
-    entries = entries_of(package_row) if request.GET.get("tab", "") in OF_ALL_ENTRIES else None
+    graph = graph_of(package_row) if request.GET.get("tab", "") in OF_ALL_ENTRIES else None
+    entries = graph.entries if graph else None
     choice = queries.choose(
         package_row,
         clean_text(request.GET.get("channel", "")),
@@ -65,6 +66,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "compare": _comparison(package_row, sources),
         "choice": choice,
         "entries": entries,
+        "without_graph": graph is not None and not graph.complete,
         "bundle": choice.bundle,
         "tab": tab,
         "tabs": [(name, title, counts.get(name)) for name, title in tabs.items()],

@@ -447,10 +447,7 @@ def _requested_verdicts(
     key. Operators whose package is not in the catalog are left out.
     """
     wanted = {operator.package for operator in operators}
-    packages = {
-        package.name: package
-        for package in Package.objects.filter(catalog=catalog, name__in=wanted)
-    }
+    packages = {package.name: package for package in catalog.packages.filter(name__in=wanted)}
     facts = facts_of_all(list(packages.values()))
     resolutions = {
         operator.pk: _resolve(facts[packages[operator.package].pk], path, operator)

@@ -14,6 +14,7 @@ from django.utils import timezone
 from catalogs.contents.stored import inspected_in
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, PredictionRun
+from catalogs.resolve.stored import graph_catalogs
 from catalogs.verdicts.facts import NO_CLUSTER, ClusterFacts, OperatorGroupFacts, WatchTarget
 from catalogs.verdicts.read import StoredVerdict, verdicts
 from catalogs.verdicts.rules import RULES_VERSION
@@ -29,7 +30,7 @@ from installs.state.catalog_offers import usable_catalogs
 from olmweb.models import NOT_CONFIGURED, Cluster
 from olmweb.runtime.leases import fenced_transaction
 
-EVALUATOR_VERSION = 5  # increase when the evaluation changes but not the rules
+EVALUATOR_VERSION = 6  # increase when the evaluation changes but not the rules
 STORED_RUNS = 200  # of one catalog and cluster
 
 
@@ -93,7 +94,7 @@ def refresh(
 
 def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> str:
     """A hash of everything that the verdicts depend on."""
-    others = usable_catalogs(cluster_id) if cluster_id is not None else Q(pk__in=())
+    others = usable_catalogs(cluster_id) if cluster_id is not None else graph_catalogs(catalog)
     offered = Catalog.objects.filter(others | Q(pk=catalog.pk)).order_by("id")
     fields = ("id", "content_hash", "derivation", "changed_at", "priority", "availability")
     stamps = offered.values_list(*fields)
