@@ -21,7 +21,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, Prediction
 from catalogs.resolve import resolve
 from catalogs.resolve.facts import Resolution
-from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all
+from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all, graph_catalogs
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blobs
 from catalogs.verdicts.evaluate import BundleEvaluation, predict
@@ -107,19 +107,15 @@ def evaluate_catalog(catalog: Catalog, contexts: Sequence[VerdictContext]) -> Ev
     result = EvaluationSummary()
     packages = catalog.packages.order_by("name").iterator(chunk_size=500)
     while batch := list(islice(packages, PACKAGES_AT_ONCE)):
-        _evaluate_batch(batch, contexts, result, partial=_is_partial(catalog))
+        _evaluate_batch(batch, contexts, result)
     return result
-
-
-def _is_partial(catalog: Catalog) -> bool:
-    return catalog.access_method == PACKAGE_MANIFEST
 
 
 def evaluate_bundle(
     bundle: Bundle, context: VerdictContext, path: InstallMethod, target: WatchTarget
 ) -> StoredVerdict:
     """The verdict on one bundle, from its blob. Stores nothing."""
-    ((_, contents),) = _contents([bundle], partial=_is_partial(bundle.package.catalog))
+    ((_, contents),) = _contents([bundle], [bundle.package])
     evaluation = _evaluation(contents, bundle.name, context, path, target)
     verdict, rule, sentence, _ = _outcome(evaluation)
     return StoredVerdict(path, target, Verdict(verdict), rule, sentence, evaluation.results)
@@ -142,8 +138,6 @@ def _evaluate_batch(
     packages: Sequence[Package],
     contexts: Sequence[VerdictContext],
     result: EvaluationSummary,
-    *,
-    partial: bool,
 ) -> None:
     rows: dict[_Key, _Values] = {}
     evaluator = _Evaluator(contexts)
@@ -151,7 +145,7 @@ def _evaluate_batch(
         Bundle.objects.filter(package__in=packages).order_by("ordinal").only(*BUNDLE_FIELDS)
     )
     chosen = chosen_bundles(packages, bundles)
-    for bundle, contents in _contents(bundles, partial=partial):
+    for bundle, contents in _contents(bundles, packages):
         result.bundles += 1
         for cluster, path, target, outcome in evaluator.outcomes(bundle.name, contents):
             choice = chosen[bundle.package_id, path]
@@ -182,24 +176,39 @@ def chosen_bundles(
 
 
 def _contents(
-    bundles: Sequence[Bundle], *, partial: bool
+    bundles: Sequence[Bundle], packages: Sequence[Package]
 ) -> Iterator[tuple[Bundle, Contents | None]]:
-    """The contents of each bundle; None without a readable blob. The contents of an inspected image
-    take precedence over the catalog's, which are `partial` when read with the PackageManifest API.
-    """
-    inspected = inspected_images(bundle.image for bundle in bundles if bundle.image)
-    waiting: dict[str, list[Bundle]] = defaultdict(list)
-    for bundle in bundles:
-        waiting[bundle.blob_id or ""].append(bundle)
+    """The contents of each bundle of the packages, which are of one catalog; None without a
+    readable blob. The contents of an inspected image take precedence over the catalog's. A bundle
+    that was read with the PackageManifest API has the contents that the ClusterCatalog of the same
+    catalog has of it; without one, those that the API tells."""
+    partial = bool(packages) and packages[0].catalog.access_method == PACKAGE_MANIFEST
+    full = _full_bundles(bundles, packages) if partial else {}
+    sources = [(bundle, full.get(bundle.pk, bundle)) for bundle in bundles]
+    inspected = inspected_images(source.image for _, source in sources if source.image)
+    waiting: dict[str, list[tuple[Bundle, Bundle]]] = defaultdict(list)
+    for bundle, source in sources:
+        waiting[source.blob_id or ""].append((bundle, source))
     for sha256, blob in read_blobs(sha256 for sha256 in waiting if sha256):
-        for bundle in waiting.pop(sha256):
-            contents = contents_of(bundle) if bundle.image in inspected else None
-            contents = contents or _read(blob, bundle.deprecated)
-            if contents is not None and partial:
+        for bundle, source in waiting.pop(sha256):
+            contents = contents_of(source) if source.image in inspected else None
+            contents = contents or _read(blob, source.deprecated)
+            if contents is not None and partial and source is bundle:
                 contents = replace(contents, **_NOT_IN_PACKAGE_MANIFEST)
             yield bundle, contents
     for left in waiting.values():
-        yield from ((bundle, None) for bundle in left)
+        yield from ((bundle, None) for bundle, _ in left)
+
+
+def _full_bundles(bundles: Sequence[Bundle], packages: Sequence[Package]) -> dict[int, Bundle]:
+    """Bundle key -> the bundle of its package, name and version in `graph_catalogs`."""
+    names = {package.pk: package.name for package in packages}
+    catalogs = Catalog.objects.filter(graph_catalogs(packages[0].catalog))
+    rows = Bundle.objects.filter(package__catalog__in=catalogs, package__name__in=names.values())
+    rows = rows.select_related("package").only(*BUNDLE_FIELDS, "package__name").order_by("ordinal")
+    full = {(row.package.name, row.name, row.version): row for row in rows}
+    keys = {row.pk: (names[row.package_id], row.name, row.version) for row in bundles}
+    return {pk: full[key] for pk, key in keys.items() if key in full}
 
 
 def _read(blob: bytes, deprecated: bool) -> Contents | None:

@@ -94,11 +94,13 @@ def refresh(
 
 def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> str:
     """A hash of everything that the verdicts depend on."""
-    others = usable_catalogs(cluster_id) if cluster_id is not None else graph_catalogs(catalog)
-    offered = Catalog.objects.filter(others | Q(pk=catalog.pk)).order_by("id")
+    own = Q(pk=catalog.pk) | graph_catalogs(catalog)
+    others = usable_catalogs(cluster_id) if cluster_id is not None else Q(pk__in=())
+    offered = Catalog.objects.filter(own | others).order_by("id")
     fields = ("id", "content_hash", "derivation", "changed_at", "priority", "availability")
     stamps = offered.values_list(*fields)
-    content = ((EVALUATOR_VERSION, RULES_VERSION), list(stamps), inspected_in(catalog), facts)
+    inspected = inspected_in(Catalog.objects.filter(own))
+    content = ((EVALUATOR_VERSION, RULES_VERSION), list(stamps), inspected, facts)
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
 

@@ -144,4 +144,4 @@ def test_the_graph_of_a_cluster_catalog_with_other_bundles_does_not_count(
     assert refresh(listed, []) is not None
     verdicts = Prediction.objects.filter(package=package, path="Subscription", target="all")
     (chosen,) = verdicts.filter(chosen=True)
-    assert (chosen.verdict, chosen.bundle.name) == ("installable", "etcd.v1.1.0")
+    assert (chosen.verdict, str(chosen.bundle)) == ("installable", "etcd.v1.1.0")

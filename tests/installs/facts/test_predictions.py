@@ -313,6 +313,28 @@ def test_what_the_package_manifest_api_leaves_out_is_not_known(tmp_path: Path) -
     assert _rules("m.v1.0.0") == dict(CHOSEN)
 
 
+def test_a_cluster_catalog_has_what_the_package_manifest_api_leaves_out(tmp_path: Path) -> None:
+    cluster = make_cluster()
+    for slug, kind, method in (
+        ("listed", "CatalogSource", PACKAGE_MANIFEST),
+        ("full", "ClusterCatalog", "catalogd"),
+    ):
+        read = Catalog.objects.filter(pk=monitored_catalog(tmp_path).pk)
+        read.update(cluster=cluster, slug=slug, source_kind=kind, access_method=method)
+    listed, full = Catalog.objects.get(slug="listed"), Catalog.objects.get(slug="full")
+    for catalog in (listed, full):
+        refresh(catalog, [])
+    stored = Prediction.objects.order_by("path", "target").values_list("path", "target", "rule")
+    of_full = list(stored.filter(package__catalog=full))
+    assert list(stored.filter(package__catalog=listed)) == of_full
+    assert {rule for _, _, rule in of_full} == {"", "sub-install-mode"}
+    Bundle.objects.filter(package__catalog=full).update(version="1.0.1")
+    full.content_hash = "other"
+    full.save()
+    refresh(listed, [])
+    assert "po-webhook" in {rule for _, _, rule in stored.filter(package__catalog=listed)}
+
+
 def test_what_is_installed_counts(catalog: Catalog) -> None:
     cluster = read_cluster()
     refresh(catalog, [cluster])
