@@ -101,20 +101,28 @@ class Catalog(models.Model):
     def stale(self) -> bool:
         return is_stale(self.state, self.source_kind, self.source, self.synced_at)
 
+    @property
+    def polled(self) -> bool:
+        return is_polled(self.state, self.source_kind, self.source)
+
+
+def is_polled(state: str, source_kind: str, source: str) -> bool:
+    """Whether polls read a catalog: not a disabled one, one of PackageManifests, and one of a file
+    without a path."""
+    states, kinds = Catalog.State, Catalog.SourceKind
+    without_path = source_kind == kinds.FILE and not source
+    return state != states.DISABLED and source_kind != kinds.PACKAGE_MANIFEST and not without_path
+
 
 def is_stale(state: str, source_kind: str, source: str, synced_at: datetime | None) -> bool:
     """Whether the last attempt to read a catalog failed, or none succeeded for longer than three
     catalog polls (at least 10 minutes).
 
-    Catalogs that no poll reads do not become stale: those that are disabled, PackageManifests, and
-    files without a path.
+    A catalog that no poll reads does not become stale.
     """
-    states, kinds = Catalog.State, Catalog.SourceKind
-    if state == states.FAILED:
+    if state == Catalog.State.FAILED:
         return True
-    if state == states.DISABLED or synced_at is None:
-        return False
-    if source_kind == kinds.PACKAGE_MANIFEST or (source_kind == kinds.FILE and not source):
+    if synced_at is None or not is_polled(state, source_kind, source):
         return False
     limit = timedelta(seconds=max(600, 3 * settings.CATALOG_POLL))
     return timezone.now() - synced_at > limit

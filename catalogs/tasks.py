@@ -11,7 +11,6 @@ from django.utils import timezone
 from catalogs.contents import inspection
 from catalogs.models import BundleInspection, Catalog
 from catalogs.sources.registry_access import refresh_mirrors
-from catalogs.sources.select import READABLE
 from catalogs.sync import catalog as sync
 from catalogs.verdicts import catalog_inspection
 from olmweb.models import NOT_CONFIGURED
@@ -30,15 +29,11 @@ def sync_due_catalogs() -> None:
     """Enqueues every catalog that is due, unless it is queued or a worker syncs it."""
     now = timezone.now()
     busy = leases.held_names("catalog:")
-    catalogs = (
-        Catalog.objects.filter(source_kind__in=READABLE)
-        .exclude(state=Catalog.State.DISABLED)
-        .exclude(cluster__error_code=NOT_CONFIGURED)
-    )
+    catalogs = Catalog.objects.exclude(cluster__error_code=NOT_CONFIGURED)
     for catalog in catalogs.filter(~Q(base_url="") | Q(cluster=None)).order_by(
         F("checked_at").asc(nulls_first=True)
     ):
-        if f"catalog:{catalog.pk}" in busy or not is_due(catalog, now):
+        if not catalog.polled or f"catalog:{catalog.pk}" in busy or not is_due(catalog, now):
             continue
         if cache.add(_QUEUED.format(catalog.pk), True, QUEUED):
             sync_catalog.delay_on_commit(catalog.pk)

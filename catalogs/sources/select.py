@@ -34,7 +34,6 @@ from olmweb.kube.session import IN_CLUSTER
 from olmweb.models import Cluster
 
 KINDS = Catalog.SourceKind
-READABLE = (*OWN_KINDS, KINDS.CLUSTER_CATALOG, KINDS.CATALOG_SOURCE)
 # After a longer failure, content of lower fidelity replaces the old content.
 KEEP = timedelta(days=1)
 SPACE.limit = settings.SPOOL_LIMIT

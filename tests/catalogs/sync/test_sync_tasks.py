@@ -180,6 +180,7 @@ def test_only_readable_and_enabled_catalogs_are_enqueued(monkeypatch, cluster):
     Catalog.objects.create(name="b", slug="b", source_kind="File", source="x", state="disabled")
     Catalog.objects.create(name="c", slug="c", source_kind="PackageManifest", source="x")
     Catalog.objects.create(name="d", slug="d", source_kind="ClusterCatalog", cluster=cluster)
+    Catalog.objects.create(name="e", slug="e", source_kind="File")  # read from a stream
     removed = make_cluster(name="removed", error_code=NOT_CONFIGURED)
     make_catalog(cluster=removed, base_url="https://catalogd.olm.svc/c", checked_at=None)
     tasks.sync_due_catalogs()
@@ -217,7 +218,7 @@ def test_a_requested_sync_whose_message_is_lost_is_due_until_it_was_tried() -> N
 def test_a_due_catalog_is_queued_once_and_not_while_it_is_synced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    catalog = make_catalog(checked_at=None)
+    catalog = make_catalog(checked_at=None, source="/srv/catalog.json")
     sent: list[int] = []
     monkeypatch.setattr(tasks.sync_catalog, "delay_on_commit", sent.append)
     tasks.sync_due_catalogs()

@@ -219,6 +219,14 @@ def test_the_overview_asks_for_no_action_about_a_removed_cluster(
     assert "Needs your action Activity Nothing." in chosen.text
 
 
+def test_the_overview_of_removed_clusters_alone_has_no_first_steps(
+    reader: Client, removed: Cluster
+) -> None:
+    page = assert_page(reader.get("/"))
+    assert "Removed from the configuration, with its last state: prod" in page.text
+    assert "Connect the first cluster" not in page.text
+
+
 def test_no_bulk_change_on_a_removed_cluster_is_offered(
     client: Client, alice: User, removed: Cluster
 ) -> None:
