@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from olmweb.models import LOCAL, Cluster
@@ -707,8 +708,8 @@ class PredictionRun(models.Model):
     """The outcome of evaluating a catalog, for one cluster or from the catalog alone.
 
     A row is written for each outcome that differs from the one before: the newest summarizes the
-    rows of Prediction. `inputs` is a hash of all inputs; `counts` maps path to {verdict: packages},
-    of the chosen bundles.
+    rows of Prediction. `inputs` is a hash of all inputs, empty while an evaluation is under way;
+    `counts` maps path to {verdict: packages}, of the chosen bundles.
     """
 
     catalog = models.ForeignKey(
@@ -723,6 +724,9 @@ class PredictionRun(models.Model):
     evaluated_at = models.DateTimeField(
         default=timezone.now
     )  # of the last evaluation, also without a new outcome
+    changed_at = models.DateTimeField(
+        default=timezone.now, db_default=Now()
+    )  # of the last evaluation that changed rows of Prediction
 
     class Meta:
         ordering = ("-id",)

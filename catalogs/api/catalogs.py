@@ -197,12 +197,12 @@ def catalog_state(catalog: Catalog) -> tuple[Any, ...]:
 def verdicts_state(catalog: Catalog) -> tuple[Any, ...]:
     """What changes whenever its content or the verdicts on it do; one query."""
     runs = PredictionRun.objects.filter(catalog=catalog)
-    return (*catalog_state(catalog), runs.aggregate(last=Max("evaluated_at"))["last"])
+    return (*catalog_state(catalog), runs.aggregate(last=Max("changed_at"))["last"])
 
 
 def content_state() -> list[Any]:
     """What changes whenever packages, bundles, verdicts or what is installed do; two queries."""
-    catalogs = Catalog.objects.order_by("id").annotate(judged=Max("prediction_runs__evaluated_at"))
+    catalogs = Catalog.objects.order_by("id").annotate(judged=Max("prediction_runs__changed_at"))
     return [
         *catalogs.values_list(
             "id", "slug", "revision", "content_hash", "changed_at", "synced_digest", "judged"

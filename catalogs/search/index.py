@@ -44,7 +44,7 @@ class CatalogStamp(NamedTuple):
     revision: int
     content_hash: str
     changed_at: datetime | None
-    judged: datetime | None  # the last evaluation of its predictions
+    judged: datetime | None  # the last change of its predictions
     slug: str
     name: str
     namespace: str
@@ -172,7 +172,7 @@ class PackageGroup:
 
 @dataclass(frozen=True, slots=True)
 class CatalogRows:
-    """The rows of one catalog, with the verdicts of that evaluation. `content` is that of its stamp
+    """The rows of one catalog, with the verdicts of that time. `content` is that of its stamp
     and its source."""
 
     content: tuple[object, ...]
@@ -276,7 +276,7 @@ def _stamped() -> QuerySet[Catalog, tuple[Any, ...]]:
     reading."""
     cluster = Coalesce("cluster__name", Value(LOCAL))
     rows = Catalog.objects.order_by("id").annotate(
-        judged=Max("prediction_runs__evaluated_at"), of_cluster=cluster
+        judged=Max("prediction_runs__changed_at"), of_cluster=cluster
     )
     return rows.values_list(
         *("pk", "revision", "content_hash", "changed_at", "judged"),

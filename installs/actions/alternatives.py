@@ -101,15 +101,13 @@ def alternatives(
 
 
 def catalogs_beside(operator: Operator) -> list[Catalog]:
-    """The catalogs of the operator's cluster and those of no cluster, by slug, with the time at
-    which their verdicts for the cluster were last evaluated; one query."""
+    """The catalogs of the operator's cluster and those of no cluster, by slug, with the time of
+    the last change of their verdicts for the cluster; one query."""
     cluster = operator.cluster
     runs = PredictionRun.objects.filter(catalog=OuterRef("pk"), cluster=cluster).order_by("-pk")
     rows = Catalog.objects.filter(cluster=cluster) | Catalog.objects.filter(cluster=None)
-    evaluated = Subquery(runs.values("evaluated_at")[:1])
-    catalogs: list[Catalog] = [
-        *rows.annotate(evaluated_at=evaluated).order_by("slug", "pk"),
-    ]
+    changed = Subquery(runs.values("changed_at")[:1])
+    catalogs: list[Catalog] = [*rows.annotate(judged=changed).order_by("slug", "pk")]
     for catalog in catalogs:
         if catalog.cluster_id is not None:
             catalog.cluster = cluster
@@ -118,9 +116,9 @@ def catalogs_beside(operator: Operator) -> list[Catalog]:
 
 def _stamp(catalog: Catalog) -> tuple[object, ...]:
     """Of its content, its verdicts and its health."""
-    evaluated_at = catalog.evaluated_at  # type: ignore[attr-defined]
+    judged = catalog.judged  # type: ignore[attr-defined]
     return (
-        *(catalog.pk, catalog.revision, evaluated_at, catalog.state),
+        *(catalog.pk, catalog.revision, judged, catalog.state),
         tuple(tuple(sorted(condition.items())) for condition in catalog.conditions),
     )
 

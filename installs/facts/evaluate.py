@@ -63,7 +63,8 @@ def refresh(
     """Evaluates the catalog, alone and for `clusters` (None: `clusters_of`), if an input changed.
 
     Returns None if no input changed. `facts` caches cluster facts by key between catalogs. A killed
-    pass leaves rows without a run, so the next pass evaluates the catalog again.
+    pass leaves runs without the hash of their inputs, so the next pass evaluates the catalog again
+    and counts the verdicts as changed, whichever of the two wrote them.
     """
     catalog.refresh_from_db()
     facts_by_cluster = {} if facts is None else facts
@@ -85,6 +86,9 @@ def refresh(
         for pk in due
         if pk is not None
     ]
+    stored = [before[pk].pk for pk in due if pk in before]
+    with fenced_transaction():
+        PredictionRun.objects.filter(pk__in=stored).update(inputs="")
     summary = evaluate_catalog(catalog, contexts)
     with fenced_transaction():
         for pk in due:
@@ -114,8 +118,10 @@ def _record(
     counts = {method: dict(verdicts) for method, verdicts in summary.counts[cluster_id].items()}
     values = {"revision": catalog.revision, "rules_version": RULES_VERSION, "counts": counts}
     if before is not None and all(getattr(before, name) == value for name, value in values.items()):
+        now = timezone.now()
+        changed = summary.written or not before.inputs
         PredictionRun.objects.filter(pk=before.pk).update(
-            inputs=inputs, evaluated_at=timezone.now()
+            inputs=inputs, evaluated_at=now, changed_at=now if changed else before.changed_at
         )
         return
     PredictionRun.objects.create(catalog=catalog, cluster_id=cluster_id, inputs=inputs, **values)

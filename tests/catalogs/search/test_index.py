@@ -93,7 +93,7 @@ def test_after_an_evaluation_only_verdicts_are_read(monkeypatch: pytest.MonkeyPa
     assert [verdict.verdict for verdict in row.verdicts] == ["installable"]
     prediction.verdict = "not_installable"
     prediction.save()
-    PredictionRun.objects.update(evaluated_at=timezone.now())
+    PredictionRun.objects.update(changed_at=timezone.now())
     with CaptureQueriesContext(connection) as queries:
         after = current_index(catalog_stamps())
     assert len(queries) == 2  # stamps, verdicts

@@ -141,7 +141,7 @@ def test_the_tag_of_a_bundle_changes_with_its_verdicts_and_the_notes_on_its_cata
         return str(get(path)["ETag"])
 
     before = tag()
-    PredictionRun.objects.update(evaluated_at=timezone.now() + timedelta(hours=1))
+    PredictionRun.objects.update(changed_at=timezone.now() + timedelta(hours=1))
     evaluated = tag()
     assert evaluated != before
     trouble = {"type": "Serving", "status": "False", "reason": "Unavailable"}

@@ -1,7 +1,7 @@
 """Predictions as rows: written in batches, only where something changed, and read in one query."""
 
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,50 @@ def test_what_nothing_changed_of_is_not_judged_again(catalog: Catalog) -> None:
     cluster.save()
     assert refresh(catalog, [cluster]) is None
     assert set(Prediction.objects.values_list("id", flat=True)) == ids
+
+
+def _changed_at(cluster: Cluster) -> datetime:
+    return PredictionRun.objects.filter(cluster=cluster).latest("id").changed_at
+
+
+def test_an_evaluation_without_another_verdict_is_no_change(catalog: Catalog) -> None:
+    cluster = read_cluster("v1.30.0")
+    refresh(catalog, [cluster])
+    before = PredictionRun.objects.get(cluster=cluster)
+    cluster.version = "v1.30.1"
+    cluster.save()
+    evaluation = refresh(catalog, [cluster])
+    assert evaluation is not None
+    assert evaluation.written == 0
+    after = PredictionRun.objects.get(cluster=cluster)
+    assert after.evaluated_at > before.evaluated_at
+    assert after.changed_at == before.changed_at
+    cluster.version = "v1.20.4"
+    cluster.save()
+    refresh(catalog, [cluster])
+    assert _changed_at(cluster) > before.changed_at
+
+
+def test_the_evaluation_after_a_killed_one_is_a_change(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = read_cluster("v1.20.4")  # too old: the sentences name it
+    refresh(catalog, [cluster])
+    before = _changed_at(cluster)
+    cluster.version = "v1.20.5"
+    cluster.save()
+
+    def killed(*args: Any) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate, "_record", killed)
+        with pytest.raises(SystemExit):
+            refresh(catalog, [cluster])
+    evaluation = refresh(catalog, [cluster])
+    assert evaluation is not None
+    assert evaluation.written == 0, "the killed evaluation wrote the verdicts"
+    assert _changed_at(cluster) > before
 
 
 def test_a_cluster_has_rows_only_where_its_facts_change_what_is_said(catalog: Catalog) -> None:

@@ -86,7 +86,7 @@ CHANGES: dict[str, Callable[[], object]] = {
     "access to a catalog": lambda: Catalog.objects.update(
         access_methods=[{"way": "grpc"}], checked_at=NOW + 2 * HOUR
     ),
-    "verdicts": lambda: PredictionRun.objects.update(evaluated_at=NOW + HOUR),
+    "verdicts": lambda: PredictionRun.objects.update(changed_at=NOW + HOUR),
     "the begin of a sync": _begin_sync,
     "a sync of a cluster": lambda: SyncRun.objects.create(kind="cluster", target="prod"),
     "a new action": lambda: make_action(Cluster.objects.get(name="prod"), "loki"),
