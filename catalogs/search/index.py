@@ -44,7 +44,7 @@ class CatalogStamp(NamedTuple):
     revision: int
     content_hash: str
     changed_at: datetime | None
-    judged: datetime | None  # the last change of its predictions
+    judged: datetime | None  # the last change of the verdicts that rows have
     slug: str
     name: str
     namespace: str
@@ -275,8 +275,9 @@ def _stamped() -> QuerySet[Catalog, tuple[Any, ...]]:
     """The fields of the stamps. Every page of catalogs reads them: building this takes as long as
     reading."""
     cluster = Coalesce("cluster__name", Value(LOCAL))
+    shown = Q(prediction_runs__cluster=None) | Q(prediction_runs__cluster=F("cluster"))
     rows = Catalog.objects.order_by("id").annotate(
-        judged=Max("prediction_runs__changed_at"), of_cluster=cluster
+        judged=Max("prediction_runs__changed_at", filter=shown), of_cluster=cluster
     )
     return rows.values_list(
         *("pk", "revision", "content_hash", "changed_at", "judged"),

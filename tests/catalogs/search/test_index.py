@@ -103,6 +103,16 @@ def test_after_an_evaluation_only_verdicts_are_read(monkeypatch: pytest.MonkeyPa
     assert content(after) == content(read_anew(monkeypatch))
 
 
+def test_verdicts_of_a_catalog_of_no_cluster_for_a_cluster_change_no_row() -> None:
+    package = make_package(name="etcd", catalog=make_catalog(name="first"))
+    make_prediction(bundle=package.bundles.all()[0])
+    before = current_index(catalog_stamps())
+    PredictionRun.objects.create(
+        catalog=package.catalog, cluster=make_cluster(name="prod"), rules_version=1
+    )
+    assert current_index(catalog_stamps()) is before
+
+
 def test_an_attempt_to_read_a_catalog_changes_no_row() -> None:
     catalog = make_catalog(name="first", state=Catalog.State.SERVING)
     make_package(name="etcd", catalog=catalog)
