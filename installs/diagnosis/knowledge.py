@@ -20,11 +20,12 @@ from typing import Literal
 import msgspec
 
 from installs.diagnosis.literals import required_literals
-from installs.diagnosis.parts import errors_of, parts_of, strip_prefixes
+from installs.diagnosis.parts import errors_of, in_current_words, parts_of, strip_prefixes
 from installs.diagnosis.remedies import (
     completed,
     fill_sentence,
     fill_steps,
+    for_facts,
     replaces_plan,
     with_more_errors,
 )
@@ -72,7 +73,7 @@ _POD_REFUSED = re.compile(
     r'|pods "[^"]{1,253}" is forbidden: violates PodSecurity "'
 )
 # The same in the condition ReplicaFailure.
-_NO_POD = re.compile(r'pods "[^"]{1,253}" is forbidden: ')
+_NO_POD = re.compile(r'pods "[^"]{1,253}" is forbidden: |Pod "[^"]{1,253}" is invalid: ')
 # What a kind was called in earlier releases, which report the same messages. Texts about an object
 # of the former kind name that kind.
 _FORMER_KINDS = {"ClusterExtensionRevision": "ClusterObjectSet", "Catalog": "ClusterCatalog"}
@@ -109,7 +110,9 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry as written in YAML. Steps of `remedy` that start with `$ ` are commands.
+    """One entry as written in YAML. Steps of `remedy` that start with `$ ` are commands; those that
+    start with the name of a group of the pattern, such as `[taint] `, are for messages that have
+    that fact.
 
     `instead` are the kinds with which the remedy says to install the package in place of this one.
     """
@@ -444,7 +447,7 @@ def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     and error by error where line ends or semicolons join several. That a message begins with the
     name of a Bundle is a fact, and so is the name if the entry has commands about its pod.
     """
-    text = text[:TEXT_LIMIT]
+    text = in_current_words(text[:TEXT_LIMIT])
     match = _find_one(text, kind)
     others = _others(match, text, kind) if match else []
     if match is None:
@@ -537,7 +540,7 @@ def render(
         title=(variant and variant.title) or entry.title,
         cause_template=(variant and variant.cause) or entry.cause,
         remedy_templates=completed(
-            _about_unpack_pod((variant or entry).remedy, facts),
+            _about_unpack_pod(for_facts((variant or entry).remedy, facts), facts),
             kind,
             plan_failed=reason == _PLAN_FAILED,
             fails_forward=reason != _WAITS_FOR_RBAC,

@@ -8,7 +8,7 @@ operator's as lines below "for multiple reasons:" (pkg/cvo of openshift/cluster-
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 # Prefixes of controllers that don't add to the cause.
 _PREFIXES = re.compile(
@@ -27,6 +27,11 @@ _PREFIXES = re.compile(
     r"|Cluster (?:cannot|should not) be upgraded between minor (?:or major )?versions for multiple "
     r"reasons:[\w,. -]{0,1000}\n"
 )
+# How OLM 0.18 to 0.20 names a catalog that newer releases name as NAMESPACE/NAME
+# (operator-lifecycle-manager pkg/controller/registry/resolver/cache/cache.go).
+_FORMER_CATALOG = re.compile(
+    r"\berror using catalog (?P<name>[^\s()]{1,253}) \(in namespace (?P<namespace>[\w-]{1,63})\): "
+)
 _PARTS_LIMIT = 50
 _CHECK_LIMIT = 2_000  # characters of the checks of one CRD
 _AGGREGATE = re.compile(r"\[([\s\S]+)\]")
@@ -41,6 +46,11 @@ _CHOICE = " requires at least one of "
 _CRD_CHECKS = re.compile(r'([Vv]alidating upgrade for CRD "[^"]{1,300}"(?: failed)?: )([\s\S]+)')
 # A line of two schemas that are compared.
 _DIFFERENCE = re.compile(r"[-+&})]|\s{2}")
+# The check of kapp that all lines after this one are of, up to the next.
+_CHECK_OF_KAPP = re.compile(
+    r"CustomResourceDefinition \S{1,300} failed upgrade safety validation\. "
+    r'"[^"]{1,300}" validation failed: '
+)
 _REMOVALS = (
     *("existingFieldRemoval: ", " may not be removed"),
     "calculating schema diff for CRD version ",
@@ -88,6 +98,11 @@ _GOES_ON = ("authorization evaluation error: ", "ensure CRDs are installed first
 _TWO_WORDS = re.compile(r"[A-Za-z]{2,40} [A-Za-z]{2,40} ")
 
 
+def in_current_words(text: str) -> str:
+    """The text with catalogs named as current releases of OLM name them."""
+    return _FORMER_CATALOG.sub(r"error using catalogsource \g<namespace>/\g<name>: ", text)
+
+
 def strip_prefixes(text: str) -> str:
     """The text without the prefixes of controllers."""
     while match := _PREFIXES.match(text):
@@ -123,7 +138,7 @@ def _crd_checks(text: str) -> list[str]:
     without a field others are not compared, and each of the others."""
     lines_of: dict[str, list[str]] = {}
     check = ""
-    for line in filter(str.strip, text.splitlines()[:_PARTS_LIMIT]):
+    for line in _with_checks_of_kapp(text.splitlines()[:_PARTS_LIMIT]):
         lines = lines_of.get(check)
         if match := _CRD_CHECKS.match(line):
             check, first = match.groups()
@@ -139,6 +154,22 @@ def _crd_checks(text: str) -> list[str]:
         errors += ["\n".join(removals)] if removals else []
         parts += [check + error[:_CHECK_LIMIT] for error in errors]
     return parts
+
+
+def _with_checks_of_kapp(lines: Iterable[str]) -> Iterator[str]:
+    """The lines that are not empty; those that go on with a check of kapp begin with its words,
+    except lines about fields that are gone, which stay together."""
+    of_check = ""
+    for line in filter(str.strip, lines):
+        if match := _CHECK_OF_KAPP.search(line):
+            of_check = match[0]
+        elif _CRD_CHECKS.match(line):
+            of_check = ""
+        goes_on = of_check and not match and not _DIFFERENCE.match(line)
+        if goes_on and not any(words in line for words in _REMOVALS):
+            yield of_check + line.strip()
+        else:
+            yield line
 
 
 def _constraints(text: str) -> list[str]:
@@ -236,7 +267,7 @@ def _lines(text: str) -> Iterator[str]:
         yield text
         return
     before = check = ""
-    for line in filter(str.strip, text.splitlines()):
+    for line in _with_checks_of_kapp(text.splitlines()):
         if match := _CRD_CHECKS.match(line.strip()):
             check = match[1]
             yield match[0]

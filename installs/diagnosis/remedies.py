@@ -46,7 +46,7 @@ def completed(
     steps = _with_former_kind(_with_own_revisions(_with_openshift(steps), kind), kind)
     steps = _with_former_source(_with_namespace_of_rukpak(steps), kind, makes_bundles)
     steps = _with_name_of_controller(steps, kind)
-    steps = _with_own_catalogs_of_openshift(_with_own_bundle_deployment(steps, kind), kind)
+    steps = _with_own_catalogs_of_openshift(_with_own_bundle_deployment(steps, kind))
     if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
         return _with_way_past_plan(steps)
     if kind == "ClusterServiceVersion":
@@ -188,34 +188,35 @@ def _with_own_bundle_deployment(steps: tuple[str, ...], kind: str) -> tuple[str,
     return tuple(step.replace(listed, own) for step in steps)
 
 
-_EDITS_CATALOG = re.compile(r"^\$ kubectl (?:-n \S+ )?edit (?:clustercatalog|catalogsource)\b")
-# Kind of a catalog -> a step that changes its image, and what to do where that is undone.
+_EDITS_CATALOG = re.compile(r"^\$ kubectl (?:-n \S+ )?edit (clustercatalog|catalogsource)\b")
+# Resource of a catalog -> a step that changes its image, and what to do where that is undone.
 _WRITTEN_BACK = {
-    "ClusterCatalog": (
+    "clustercatalog": (
         re.compile(r"\bspec\.source\b"),
         "OpenShift writes the source of its own catalogs, whose names begin with openshift-, back. "
         "Set spec.availabilityMode of such a one to Unavailable, and create another "
         "ClusterCatalog.",
     ),
-    "CatalogSource": (
-        re.compile(r"\b[Ss]et spec\.image of\b"),
+    "catalogsource": (
+        re.compile(r"\b(?:[Ss]et spec\.image (?:of|to)|Correct spec\.image|tag in spec\.image)\b"),
         "OpenShift writes spec.image of its own catalogs in openshift-marketplace back. Switch "
         "such a one off in spec.sources of the OperatorHub cluster, and create a CatalogSource "
-        "with another name.",
+        "with another name, which the Subscriptions then name in spec.source.",
     ),
 }
 
 
-def _with_own_catalogs_of_openshift(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
+def _with_own_catalogs_of_openshift(steps: tuple[str, ...]) -> tuple[str, ...]:
     """The steps, after those that edit the image of a catalog with what to do where that is
     undone."""
-    at = [number for number, step in enumerate(steps) if _EDITS_CATALOG.search(step)]
-    if not at or kind not in _WRITTEN_BACK:
+    edits = [(at, _EDITS_CATALOG.search(step)) for at, step in enumerate(steps)]
+    at, edit = next(((at, edit) for at, edit in reversed(edits) if edit), (0, None))
+    if edit is None:
         return steps
-    change, sentence = _WRITTEN_BACK[kind]
+    change, sentence = _WRITTEN_BACK[edit[1]]
     if not any(change.search(step) for step in steps):
         return steps
-    return (*steps[: at[-1] + 1], sentence, *steps[at[-1] + 1 :])
+    return (*steps[: at + 1], sentence, *steps[at + 1 :])
 
 
 # A PlatformOperator names no version; its manager takes the highest that it finds.
@@ -329,6 +330,7 @@ _STANDS_FOR = {
     "release": "name of the Helm release",
     "res": "resource",
 }
+_OF_FACT = re.compile(r"\[([a-z_]+)\] ")
 SUBJECT_NAMES = ("name", "namespace", "kind", "package", "unpack_pod")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _ROLE_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.:]{0,251}[A-Za-z0-9])?")  # or of a binding
@@ -345,6 +347,16 @@ _OPTION = re.compile(
     r"(?: (?:-n \{(object_namespace|namespace)|--subresource=\{(subresource))|\.\{(group))\}"
 )
 _ASKS_PERMISSION = "kubectl auth can-i "
+
+
+def for_facts(steps: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
+    """The steps without those of a fact, such as `[taint] `, that the message does not have."""
+    conditions = [_OF_FACT.match(step) for step in steps]
+    return tuple(
+        step[match.end() :] if match else step
+        for step, match in zip(steps, conditions, strict=True)
+        if match is None or facts.get(match[1])
+    )
 
 
 def is_command(step: str) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from installs.diagnosis.evaluate import condition_of
+from installs.diagnosis.parts import in_current_words
 from installs.diagnosis.types import Condition, Observation
 from olmweb.kube.fields import text
 
@@ -49,7 +50,7 @@ _PACKAGE = re.compile(
 
 def blamed_catalog(message: str) -> tuple[str, str] | None:
     """Namespace and name of the CatalogSource that prevents resolution, None without one."""
-    cut = message[:_TEXT_LIMIT]
+    cut = in_current_words(message[:_TEXT_LIMIT])
     match = _CATALOG.search(cut) or _EMPTY_CATALOG.search(cut)
     return (match["namespace"], match["name"]) if match else None
 
@@ -57,7 +58,7 @@ def blamed_catalog(message: str) -> tuple[str, str] | None:
 def connection_error(message: str) -> tuple[str, str, str] | None:
     """Namespace and name of the CatalogSource that could not be read, and the error; None without
     one."""
-    match = _CONNECTION.search(message[:_TEXT_LIMIT])
+    match = _CONNECTION.search(in_current_words(message[:_TEXT_LIMIT]))
     return (match["namespace"], match["name"], match["error"]) if match else None
 
 

@@ -19,7 +19,13 @@ from installs.diagnosis.knowledge import (
     knowledge,
     render,
 )
-from installs.diagnosis.remedies import PLACEHOLDER, SUBJECT_NAMES, is_command, plain_remedy
+from installs.diagnosis.remedies import (
+    PLACEHOLDER,
+    SUBJECT_NAMES,
+    for_facts,
+    is_command,
+    plain_remedy,
+)
 
 # Samples that a more precise entry rightly takes, directly or inside a wrapper.
 TAKEN_BY = {
@@ -76,10 +82,10 @@ entries = pytest.mark.parametrize("entry", knowledge(), ids=lambda entry: entry.
 
 
 def texts_of(entry: KnowledgeEntry) -> list[str]:
-    record = entry
-    texts = [record.cause, *record.remedy]
-    for variant in record.variants:
-        texts += [*filter(None, [variant.cause]), *variant.remedy]
+    every = dict.fromkeys((name.rstrip("0123456789") for name in entry.regex.groupindex), "x")
+    texts = [entry.cause, *for_facts(entry.remedy, every)]
+    for variant in entry.variants:
+        texts += [*filter(None, [variant.cause]), *for_facts(variant.remedy, every)]
     return texts
 
 

@@ -40,6 +40,19 @@ def test_texts_say_what_the_message_decides(case: Case) -> None:
     assert [words for words in case.omits if words in text] == []
 
 
+def test_rukpak_sends_a_bundle_with_a_mutable_configmap_again() -> None:
+    finding = classify(
+        'admission webhook "vbundles.core.rukpak.io" denied the request: '
+        "bundle.spec.source.configmaps[0].configmap.name is invalid: "
+        'configmap "c" is not immutable',
+        kind="BundleDeployment",
+        reason="ReconcileFailed",
+    )
+    assert finding is not None
+    assert finding.note.startswith("rukpak tries again automatically")
+    assert any("patch configmap c --type merge" in step for step in finding.remedy)
+
+
 def test_olm_that_does_not_know_its_release_blocks_the_next_minor_version() -> None:
     finding = classify(
         "failed to determine current OpenShift Y-stream release", kind="ClusterOperator"
