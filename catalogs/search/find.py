@@ -5,7 +5,7 @@ Packages of one name in several catalogs are one match; the catalog with the bes
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -21,7 +21,14 @@ from olmweb.models import Cluster
 from olmweb.web.revisions import PerRevision
 
 PAGE_SIZE = 18
-SORTS = ("relevance", "name", "-name", "updated")
+SORTS = (
+    *("relevance", "name", "-name", "updated"),
+    *("-channels", "channels", "-versions", "versions"),
+)
+_COUNTS: dict[str, Callable[[Row], int]] = {
+    "channels": lambda row: row.channel_count,
+    "versions": lambda row: row.bundle_count,
+}
 FAILED = "failed"  # asked for on a cluster, but no attempt got it installed
 ANSWERS = {
     "installable": tuple(f"{path}{mark}" for mark in ("", "-unknown") for path in InstallMethod),
@@ -283,6 +290,9 @@ def _ordered(
         return matches[::-1]
     if sort == "updated":
         matches.sort(key=lambda m: -m.row.updated.timestamp() if m.row.updated else 0.0)
+    elif sort.lstrip("-") in _COUNTS:
+        count = _COUNTS[sort.lstrip("-")]
+        matches.sort(key=lambda match: count(match.row), reverse=sort.startswith("-"))
     elif sort == "relevance" and scores is not None:
         # The best score of all sources: the shown catalog may have shorter texts.
         matches.sort(

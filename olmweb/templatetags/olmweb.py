@@ -404,15 +404,13 @@ def query(context: dict[str, Any], **changes: object) -> str:
 
 
 @register.inclusion_tag("_sort_link.html", takes_context=True)
-def sort_link(
-    context: dict[str, Any], key: str, words: str, current: str = "", default: bool = False
-) -> dict[str, Any]:
-    """A column heading that sorts: `?sort=key`, then `?sort=-key`. `current` is the sort in use."""
-    active = current.lstrip("-") == key if current else default
-    descending = active and current.startswith("-")
-    target = f"-{key}" if active and not descending else key
-    arrow = "sort" if not active else ("sort-down" if descending else "sort-up")
-    return {"words": words, "href": query(context, sort=target), "active": active, "arrow": arrow}
+def sort_link(context: dict[str, Any], key: str, words: str, current: str) -> dict[str, Any]:
+    """The heading of a column of numbers that sorts: `?sort=-key`, the highest first, then
+    `?sort=key`. `current` is the sort in use."""
+    order = {f"-{key}": "descending", key: "ascending"}.get(current, "")
+    href = query(context, sort=key if order == "descending" else f"-{key}")
+    arrow = {"descending": "sort-down", "ascending": "sort-up"}.get(order, "sort")
+    return {"words": words, "href": href, "order": order, "arrow": arrow}
 
 
 @register.simple_tag(takes_context=True)

@@ -15,6 +15,7 @@ from tests.factories import (
     make_package,
     make_prediction,
 )
+from tests.worlds.html import assert_page
 
 URL = "/software/"
 pytestmark = pytest.mark.django_db
@@ -208,6 +209,27 @@ def test_the_list_sorts_by(reader, sort, order):
     assert names(reader.get(URL, {"sort": sort, "view": "table"})) == order
 
 
+def test_the_table_shows_and_sorts_by_the_numbers_of_channels_and_versions(reader):
+    catalog = make_catalog()
+    channels = {"beta": ["1.2.0"], "stable": ["1.0.0", "1.1.0", "1.2.0"]}
+    make_package(catalog=catalog, name="long", channels={"stable": ["1", "2", "3", "4"]})
+    make_package(catalog=catalog, name="short", channels={"stable": ["1.0.0"]})
+    make_package(catalog=catalog, name="wide", channels=channels)
+    for sort, order in (
+        ("-channels", ["wide", "long", "short"]),
+        ("-versions", ["long", "wide", "short"]),
+        ("versions", ["short", "wide", "long"]),
+    ):
+        response = reader.get(URL, {"sort": sort, "view": "table"})
+        assert names(response) == order
+    page = assert_page(response)
+    assert "Channels" in page.text
+    counts = re.findall(r'data-label="(Channels|Versions)">(\d+)<', response.content.decode())
+    assert counts[2:4] == [("Channels", "2"), ("Versions", "3")]
+    assert "?sort=-versions&view=table" in page.links
+    assert "?sort=-channels&view=table" in page.links
+
+
 def test_pages_hold_48_packages_and_links_keep_the_filters(reader):
     catalog = make_catalog()
     for number in range(PAGE_SIZE + 2):
@@ -228,7 +250,7 @@ def test_pages_hold_48_packages_and_links_keep_the_filters(reader):
         ({"page": "9999999999999999999999"}, "Pages are counted from 1"),
         ({"page": "²"}, "Pages are counted from 1"),
         ({"page": "7"}, "There is no page 7"),
-        ({"sort": "price"}, "can be relevance, name, -name, updated"),
+        ({"sort": "price"}, "can be relevance, name, -name, updated, -channels, channels"),
         ({"view": "film"}, "can be cards, table"),
         ({"installed": "maybe"}, "Use yes, failed or no"),
         ({"q": "x" * 10_000}, "cut to its first 200 characters"),

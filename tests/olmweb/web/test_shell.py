@@ -317,10 +317,16 @@ def test_links_keep_the_other_parameters_and_drop_page_and_poll_token() -> None:
     assert render("{% drop 'q' %}", path) == "?view=all"
 
 
-def test_a_sort_link_turns_round_when_it_is_in_use() -> None:
-    assert 'href="?sort=name"' in render("{% sort_link 'name' 'Name' '' %}")
-    assert 'href="?sort=-name"' in render("{% sort_link 'name' 'Name' 'name' %}")
-    assert 'href="?sort=name"' in render("{% sort_link 'name' 'Name' '-name' %}")
+def test_a_sort_link_begins_with_the_highest_and_turns_round_when_it_is_in_use() -> None:
+    unused = render("{% sort_link 'versions' 'Versions' 'name' %}")
+    assert 'href="?sort=-versions"' in unused
+    assert "aria-sort" not in unused
+    descending = render("{% sort_link 'versions' 'Versions' '-versions' %}")
+    assert 'href="?sort=versions"' in descending
+    assert 'aria-sort="descending"' in descending
+    ascending = render("{% sort_link 'versions' 'Versions' 'versions' %}")
+    assert 'href="?sort=-versions"' in ascending
+    assert 'aria-sort="ascending"' in ascending
 
 
 def test_an_unknown_icon_name_is_refused() -> None:
