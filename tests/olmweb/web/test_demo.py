@@ -13,6 +13,7 @@ from django.test import Client
 
 from olmweb.management.commands import serve
 from olmweb.management.commands.serve import DEMO_USERS
+from olmweb.sandbox.scenario.catalogs import blobs
 from olmweb.serving import embedded
 from tests.worlds.html import assert_page
 
@@ -36,6 +37,25 @@ def test_a_demo_says_that_it_is_one_with_its_accounts_and_tasks(
     rights = "May install, upgrade and remove operators."
     assert f"operator {rights} Password: demo-operator" in roles
     assert "viewer Reads only, and may request installations. Password: demo-viewer" in roles
+
+
+def test_a_task_installs_an_older_version_that_is_upgraded_over_an_intermediate(
+    client: Client, settings: Any, prod: Any
+) -> None:
+    settings.PUBLIC_READ, settings.DEMO_LOGINS = True, LOGINS
+    page = assert_page(client.get("/"))
+    assert "and upgrade it over 1.1.0 to 1.2.0" in page.text
+    (task,) = [link for link in page.links if "version=1.0.1" in link]
+    assert task.startswith("/software/sandbox/redhat-operators/backup-demo/install?")
+    channels = {
+        blob["name"]: blob["entries"]
+        for blob in blobs()["redhat-operators"]
+        if (blob["schema"], blob.get("package")) == ("olm.channel", "backup-demo")
+    }
+    names = [f"backup-demo.v{version}" for version in ("1.0.1", "1.1.0", "1.2.0")]
+    assert [entry["name"] for entry in channels["stable"]] == names
+    assert [entry.get("replaces") for entry in channels["stable"]] == [None, *names[:2]]
+    assert not any("skipRange" in entry for entry in channels["stable"])
 
 
 def test_each_stage_of_the_start_is_a_line_and_the_accounts_are_the_last(
