@@ -39,7 +39,8 @@ OPENED = 40  # entries of a fold that come into sight at once
 class Edge:
     """An upgrade step between two nodes (by id), drawn from older to newer.
 
-    `track` numbers the curves over lane 0 from the lowest; `route`: part of the requested route.
+    `track` numbers the curves over lane 0 from the lowest, those of one skipRange share theirs;
+    `route`: part of the requested route.
     """
 
     source: str
@@ -81,14 +82,16 @@ def layout(
     keep: Collection[str] = frozenset(),
     opened: Collection[str] = frozenset(),
     route: Iterable[tuple[str, str, str]] = (),
+    by_range: Iterable[tuple[str, str]] = (),
     start: str = "",
 ) -> Layout:
     """Places the entries of one channel, or of several together (then names may repeat). `keep`
     names entries that stay visible; long plain runs of the others become folds, at most about 48
     nodes in all. `opened` names folds, of which the 40 newest entries are unfolded. `route` is an
-    upgrade route as (from, to, kind), which stays visible and is marked. `start` is the newest
-    entry of lane 0, by default the newest head. A skipRange has one edge, from the newest version
-    that it includes."""
+    upgrade route as (from, to, kind), which stays visible and is marked. `by_range` are upgrades by
+    a skipRange as (from, to), of entries; they fold nothing and unfold nothing. `start` is the
+    newest entry of lane 0, by default the newest head. A skipRange has an edge from the newest
+    version that it includes, and those of `by_range`."""
     by_name: dict[str, GraphEntry] = {}
     for entry in entries:
         by_name.setdefault(entry.name, entry)
@@ -107,7 +110,7 @@ def layout(
             visible.update(order[max(0, last - OPENED) : last])
     lane = {name: 2 if name not in by_name else 1 if name not in chain else 0 for name in order}
     groups = _fold(order, edges, lane, visible)
-    drawn = _edges_of(groups, edges)
+    drawn = _edges_of(groups, with_upgrades(edges, by_range))
     skipped = {name for entry in entries for name in entry.skips}
     main = {group[-1] for group in groups if any(name in chain for name in group)}
     places = _places([group[-1] for group in groups], drawn, main)
@@ -195,6 +198,13 @@ def drawn_edges(
     return list(edges.values())
 
 
+def with_upgrades(edges: Sequence[Edge], by_range: Iterable[tuple[str, str]]) -> list[Edge]:
+    """The edges and those upgrades by a skipRange, as (from, to), that no edge shows yet."""
+    shown = {(edge.source, edge.target) for edge in edges}
+    upgrades = [Edge(*ends, SKIP_RANGE) for ends in by_range if ends not in shown]
+    return [*edges, *upgrades]
+
+
 def _edges_of(groups: Sequence[Sequence[str]], edges: Iterable[Edge]) -> list[Edge]:
     """Edges between nodes; where folding makes several of one kind, the one of the route stays."""
     node_of = {name: group[-1] for group in groups for name in group}
@@ -238,25 +248,29 @@ def _curved(edge: Edge, places: Mapping[str, tuple[int, int]]) -> bool:
     return from_lane == to_lane == 0 and (right != left + 1 or edge.kind != REPLACES)
 
 
-def _tracks(edges: Iterable[Edge], places: Mapping[str, tuple[int, int]]) -> list[Edge]:
-    """Curves over lane 0 each on the lowest free track, short ones first; the last is shared."""
+def _tracks(edges: Sequence[Edge], places: Mapping[str, tuple[int, int]]) -> list[Edge]:
+    """Curves over lane 0 each on the lowest free track, short ones first; the last is shared. The
+    curves of one skipRange are on one track."""
+    bundles: dict[tuple[object, ...], list[Edge]] = {}
+    for edge in edges:
+        if _curved(edge, places):
+            merged = edge.kind == SKIP_RANGE and not edge.route
+            key = (edge.target,) if merged else (edge.source, edge.target, edge.kind)
+            bundles.setdefault(key, []).append(edge)
+    columns = {
+        key: sorted(places[name][0] for edge in bundle for name in (edge.source, edge.target))
+        for key, bundle in bundles.items()
+    }
     used: list[list[tuple[int, int]]] = [[] for _ in range(TRACKS)]
-    spans: dict[Edge, int] = {}
-
-    def span(edge: Edge) -> tuple[int, int]:
-        ends = sorted((places[edge.source][0], places[edge.target][0]))
-        return ends[0], ends[1]
-
-    edges = list(edges)
-    curved = [edge for edge in edges if _curved(edge, places)]
-    for edge in sorted(curved, key=lambda edge: (span(edge)[1] - span(edge)[0], span(edge))):
-        left, right = span(edge)
+    tracks: dict[Edge, int] = {}
+    for key in sorted(bundles, key=lambda key: (columns[key][-1] - columns[key][0], columns[key])):
+        left, right = columns[key][0], columns[key][-1]
         for track in range(TRACKS):
             if track == TRACKS - 1 or all(right <= a or b <= left for a, b in used[track]):
                 used[track].append((left, right))
-                spans[edge] = track
+                tracks |= dict.fromkeys(bundles[key], track)
                 break
-    return [replace(edge, track=spans[edge]) if edge in spans else edge for edge in edges]
+    return [replace(edge, track=tracks[edge]) if edge in tracks else edge for edge in edges]
 
 
 def time_order(

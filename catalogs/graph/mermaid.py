@@ -6,9 +6,9 @@ skipRange, each labelled with its kind.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from catalogs.graph.layout import drawn_edges, time_order
+from catalogs.graph.layout import drawn_edges, time_order, with_upgrades
 from catalogs.graph.rules import REPLACES, GraphEntry
 from catalogs.semver import Version
 
@@ -32,11 +32,12 @@ def mermaid(
     *,
     facts: Mapping[str, Collection[str]],
     title: str,
+    by_range: Iterable[tuple[str, str]] = (),
 ) -> str:
     """The whole graph of one channel or several, nothing folded, the oldest entry first.
 
-    `facts` maps keys of STYLES to names; a node's label lists its facts. A skipRange is one edge,
-    from the newest version that it includes.
+    `facts` maps keys of STYLES to names; a node's label lists its facts. A skipRange is an edge
+    from the newest version that it includes, and those of `by_range`, upgrades as (from, to).
     """
     by_name = {entry.name: entry for entry in entries}
     edges = drawn_edges(entries, by_name, versions)
@@ -50,7 +51,7 @@ def mermaid(
         shown = "".join(f"<br>({fact})" for fact in holds)
         css = f":::{holds[0]}" if holds else ""
         lines.append(f'  {ids[name]}["{quoted(name)}{shown}"]{css}')
-    for edge in edges:
+    for edge in with_upgrades(edges, by_range):
         arrow = "-->" if edge.kind == REPLACES else "-.->"
         lines.append(f"  {ids[edge.source]} {arrow}|{edge.kind}| {ids[edge.target]}")
     used = {fact for fact in STYLES if any(name in sets[fact] for name in order)}

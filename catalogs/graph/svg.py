@@ -201,11 +201,18 @@ def _mark(holds: list[str]) -> str:
 
 
 def _edges(nodes: Mapping[str, Node], edges: Iterable[Edge]) -> list[str]:
-    """A group for each kind of edge, on the route and off it: many edges are a short text then."""
+    """A group for each kind of edge, on the route and off it: many edges are a short text then.
+    Edges of one skipRange from one lane join the longest of them."""
     groups: dict[str, list[tuple[str, str]]] = {}
-    for edge in edges:
+    longest: set[tuple[str, int]] = set()  # target, lane of the source
+    for edge in sorted(edges, key=lambda edge: nodes[edge.source].x):
         classes = f"olm-graph-{edge.kind}{' olm-graph-route' if edge.route else ''}"
-        drawn = _edge(nodes[edge.source], nodes[edge.target], edge)
+        source, target = nodes[edge.source], nodes[edge.target]
+        key = (edge.target, source.lane)
+        ranged = edge.kind == SKIP_RANGE and not edge.route and source.x < target.x
+        drawn = _edge(source, target, edge, joins=ranged and key in longest)
+        if ranged:
+            longest.add(key)
         groups.setdefault(classes, []).append(drawn)
     return [
         f'<g class="olm-graph-edge {classes}">'
@@ -215,9 +222,9 @@ def _edges(nodes: Mapping[str, Node], edges: Iterable[Edge]) -> list[str]:
     ]
 
 
-def _edge(source: Node, target: Node, edge: Edge) -> tuple[str, str]:
+def _edge(source: Node, target: Node, edge: Edge, *, joins: bool) -> tuple[str, str]:
     """The paths of its line and of its arrow: straight to a neighbour, over lane 0 on the edge's
-    track, else through the aisles."""
+    track, else through the aisles. One that joins another ends on it, without an arrow."""
     middle = NODE_HEIGHT // 2
     right, left = source.x + NODE_WIDTH, target.x
     neighbours = target.x - source.x == COLUMN
@@ -226,6 +233,8 @@ def _edge(source: Node, target: Node, edge: Edge) -> tuple[str, str]:
         end = target.x + NODE_WIDTH // 2 - 6
         height = TRACK * (edge.track + 1)
         points = [(start, source.y), (start, source.y - height), (end, source.y - height)]
+        if joins:
+            return _rounded(points[:2]), ""
         tip, down = (end, target.y), True
     elif source.lane == target.lane and neighbours:
         points, tip, down = [(right, source.y + middle)], (left, target.y + middle), False
@@ -236,6 +245,8 @@ def _edge(source: Node, target: Node, edge: Edge) -> tuple[str, str]:
         if out != into:
             lower = max(source.y, target.y)
             aisle = lower - _AISLE + beside
+            if joins:
+                return _rounded([*points, (out, aisle)]), ""
             points += [(out, aisle), (into, aisle)]
         points.append((into, target.y + middle))
         tip, down = (left, target.y + middle), False

@@ -11,6 +11,7 @@ from catalogs.graph import GraphEntry, heads, successors, v0_candidates
 from catalogs.graph.routes import Route, cyclic, find_route, leading_to, next_steps
 from catalogs.graph.rules import (
     MOST_EDGES,
+    SKIP_RANGE,
     Table,
     TooManyEdges,
     successor_table,
@@ -64,6 +65,16 @@ class Analysis:
                 if name and name != entry.name:
                     edges.setdefault(name, []).append(entry.name)
         return sorted(cyclic(edges))
+
+    @property
+    def by_range(self) -> list[tuple[str, str]]:
+        """The next upgrades, as (from, to), that a skipRange allows."""
+        names = self.names
+        return [
+            (name, after)
+            for name, after in self.steps.items()
+            if name in names and self.table[name].get(after) == SKIP_RANGE
+        ]
 
     @property
     def names(self) -> set[str]:

@@ -44,7 +44,7 @@ OPENED = 20  # folds that one address unfolds
 EDGE_KEY = {
     REPLACES: "replaces",
     SKIPS: "skips",
-    SKIP_RANGE: "skipRange, from the newest version it takes",
+    SKIP_RANGE: "skipRange: from its newest version, and from each version that upgrades by it",
 }
 SVG_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
 # Of the kinds that are upgraded.
@@ -187,6 +187,7 @@ def _drawing(
         keep=marks["installed"] | (marks["head"] if len(marks["head"]) < 5 else set()),
         opened=opened,
         route=[(hop.source, hop.target, hop.kind) for hop in route.hops] if route else (),
+        by_range=analysis.by_range,
         start=analysis.chosen,
     )
     links = {}
@@ -384,11 +385,16 @@ def graph_file(
     gone = {bundle.name: bundle for bundle in package_row.bundles.filter(deprecated=True)}
     marks = _marks(analysis, gone, set(), "", "")
     title = f"Upgrade graph of {package_row.name}, {channel or 'all channels'}"
+    by_range = analysis.by_range
     if kind == "mmd":
-        text = mermaid(analysis.entries, analysis.versions, facts=marks, title=title)
+        text = mermaid(
+            analysis.entries, analysis.versions, facts=marks, title=title, by_range=by_range
+        )
         response = HttpResponse(text, content_type="text/plain; charset=utf-8")
     else:
-        drawn = layout(analysis.entries, analysis.versions, start=analysis.chosen)
+        drawn = layout(
+            analysis.entries, analysis.versions, by_range=by_range, start=analysis.chosen
+        )
         svg = render(drawn, links={}, facts=marks, title=title, style=STANDALONE_STYLE)
         response = HttpResponse(svg, content_type="image/svg+xml")
         response.headers["Content-Security-Policy"] = SVG_POLICY

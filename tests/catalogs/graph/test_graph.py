@@ -175,6 +175,22 @@ def test_a_skip_range_is_one_edge_from_the_newest_version_it_takes():
     ]
 
 
+def test_upgrades_by_a_skip_range_are_drawn_on_one_track_and_change_no_folds():
+    entries = chain(90)
+    head = entries[-1].name
+    by_range = [(item.name, head) for item in entries[:-1]]
+    plain = layout(entries, known(entries))
+    drawn = layout(entries, known(entries), by_range=by_range)
+
+    assert [node.folded for node in drawn.nodes] == [node.folded for node in plain.nodes]
+    added = [edge for edge in drawn.edges if edge.kind == "skipRange"]
+    assert {edge.source for edge in added} == {node.id for node in drawn.nodes} - {
+        head,
+        entries[-2].name,
+    }
+    assert {(edge.target, edge.track) for edge in added} == {(head, 0)}
+
+
 @pytest.mark.parametrize("skip_range", ["<99999.0.0", " || ".join([">0.x"] * 70)])
 def test_skip_ranges_that_take_every_version_are_drawn_from_the_newest_before_them(skip_range):
     entries = [GraphEntry(f"p.v{i}.0.0", skip_range=skip_range) for i in range(3_000)]

@@ -104,7 +104,28 @@ def test_the_key_names_the_edges_that_are_drawn(reader, etcd):
     ranged = make_package(name="ranged", catalog=etcd.catalog, channels=channels)
     entries = ranged.channels.get().entries
     entries.create(ordinal=9, name="ranged.v2.0.0", skip_range=">=1.0.0 <2.0.0")
-    assert key(ranged) == ["skipRange, from the newest version it takes"]
+    assert key(ranged) == [
+        "skipRange: from its newest version, and from each version that upgrades by it"
+    ]
+
+
+@pytest.mark.parametrize("semantics", ["v0", "v1"])
+def test_each_automatic_upgrade_of_the_table_is_an_edge_of_the_graph(reader, semantics):
+    package = make_package(name="p", channels={"stable": ("1.0.0", "1.1.0", "1.2.0", "1.3.0")})
+    entries = package.channels.get().entries
+    entries.filter(name="p.v1.3.0").update(skip_range="<1.3.0")
+    response = reader.get(url(package, tab="channels", semantics=semantics, channel="stable"))
+    rows = response.context["rows"]
+    assert {row["entry"].name: row["next"] for row in rows if row["next"]} == {
+        f"p.v1.{minor}.0": "p.v1.3.0" for minor in range(3)
+    }
+    svg = response.content.decode().partition("<svg")[2]
+    ranged = re.search(r'olm-graph-skipRange"><path[^>]* d="([^"]*)"', svg)
+    assert ranged
+    assert ranged[1].count("M") == 2, "of 1.0.0 and 1.1.0; 1.2.0 is replaced"
+    file = reader.get(f"{url(package)}/graph.mmd?channel=stable&semantics={semantics}")
+    text = file.content.decode()
+    assert text.count("|skipRange|") == 2
 
 
 def test_the_way_from_what_is_installed_to_the_head_is_told_and_drawn(reader, etcd):
