@@ -476,7 +476,12 @@ def operator_list(request: HttpRequest) -> HttpResponse:
             for cause in causes
         ]
         total = sum(cause.count for cause in causes)
-        context |= {"causes": blocks, "total": total, "why_not": why_not}
+        context |= {
+            "causes": blocks,
+            "all_causes": causes,
+            "total": total,
+            "why_not": why_not,
+        }
     else:
         ordered = sorted_rows(filters, table.order)
         number = read_page(request.GET, notices)

@@ -175,13 +175,15 @@ foldOnPhone(document);
 
 // A cause that the address points to is open, and so are those below it: folded they would not fill
 // the page, which then ends before the cause comes to its top.
-window.addEventListener("load", () => {
+function openPointedCause() {
   const pointed = document.querySelector(".olm-cause-block:target");
   for (let cause = pointed; cause; cause = cause.nextElementSibling) {
     for (const fold of cause.querySelectorAll(".olm-cause-fold")) fold.open = true;
   }
   pointed?.scrollIntoView();
-});
+}
+window.addEventListener("load", openPointedCause);
+window.addEventListener("hashchange", openPointedCause);
 
 window.addEventListener("beforeprint", () => {
   for (const fold of document.querySelectorAll("details[data-phone-fold]")) fold.open = true;

@@ -71,6 +71,19 @@ def test_a_cluster_that_was_never_read_is_not_said_to_have_no_operators(
     assert "No cluster was read yet" not in assert_page(reader.get(path)).text
 
 
+def test_a_table_of_all_causes_leads_to_each(reader: Client, prod: Cluster) -> None:
+    for name in ("etcd", "kafka"):
+        make_failing(prod, name, MODE)
+    path = "/operators/?view=cause"
+    assert 'aria-label="All causes"' not in reader.get(path).content.decode(), "of one cause"
+    make_failing(prod, "quay", WEBHOOK)
+    response = reader.get(path)
+    html = response.content.decode().partition('aria-label="All causes"')[2].partition("</table>")
+    counts = re.findall(r'href="#cause-([^"]+)">.*?class="olm-number">(\d+)', html[0], re.DOTALL)
+    assert [count for _, count in counts] == ["2", "1"]
+    assert {key for key, _ in counts} == set(re.findall(r'id="cause-([^"]+)"', html[2]))
+
+
 def test_a_cause_of_several_bundles_is_said_of_them_all(reader: Client, prod: Cluster) -> None:
     make_failing(prod, "etcd", MODE)
     one = "This bundle does not support the AllNamespaces install mode"
