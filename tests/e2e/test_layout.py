@@ -429,3 +429,10 @@ def test_the_upgrade_graph_is_on_the_first_screen_of_its_tab(new_page) -> None:
     box = page.locator(".olm-channel-graph").bounding_box()
     assert box
     assert box["y"] + min(box["height"], 200) <= 800
+
+
+def test_the_upgrade_graph_has_scroll_bars_only_where_it_needs_them(new_page) -> None:
+    page = new_page(viewport={"width": 1280, "height": 800})
+    page.goto(PAGES["package-channels"])
+    graph = page.locator(".olm-channel-graph")
+    assert graph.evaluate("graph => getComputedStyle(graph).overflow") == "auto"
