@@ -19,7 +19,7 @@ from catalogs.install_methods import InstallMethod
 from installs.actions import bulk
 from installs.actions.authority import require_authority
 from installs.actions.execute import finish, get, try_to_send, uid_of
-from installs.actions.removal import owned_crds
+from installs.actions.removal import object_counts
 from installs.diagnosis.approvals import listing
 from installs.diagnosis.knowledge import finding_for
 from installs.methods.base import crds_with_objects
@@ -361,11 +361,11 @@ def _left_behind(action: Action) -> str:
         return ""
     here = {"cluster": action.cluster, "namespace": action.namespace}
     removed = Operator(**here, kind=action.path, name=action.name, package=action.package)
-    names = [crd.name for crd in owned_crds(removed)]
+    crds = object_counts(removed)
     others = Operator.objects.filter(**here, kind=action.path).exclude(name=action.name)
     alone = action.namespace not in SHARED_NAMESPACES and not others.exists()
     groups = list(Component.objects.filter(**here, kind="OperatorGroup")) if alone else []
-    left = [crds_with_objects(names)] if names else []
+    left = [crds_with_objects(crds)] if crds else []
     left += [f"OperatorGroup {group.name} in namespace {group.namespace}" for group in groups]
     if groups and not action.namespace.startswith(PLATFORM_PREFIXES):
         left.append(f"Namespace {action.namespace}")

@@ -69,7 +69,7 @@ def plan_remove(operator: Operator, *, without_conversion: bool = False) -> Plan
 
 def removal_consequences(operator: Operator) -> tuple[str, ...]:
     """The objects that a removal deletes and those that stay, in sentences."""
-    crds = [crd.name for crd in owned_crds(operator)]
+    crds = object_counts(operator)
     if has_installed_nothing(operator) and not crds:
         return (
             f"{operator.kind} {operator.name} is deleted. It has not installed anything, so no "
@@ -88,6 +88,14 @@ def owned_crds(operator: Operator) -> list[CRDState]:
         cluster=operator.cluster_id, owner_kind=owner.kind, owner_name=owner.name
     )
     return list(rows.order_by("name"))
+
+
+def object_counts(operator: Operator) -> dict[str, int | None]:
+    """The CustomResourceDefinitions of the operator with their numbers of custom resources when
+    those were counted last, None if they were not. At most two queries."""
+    names = [crd.name for crd in owned_crds(operator)]
+    counts = _counts(operator) if names else {}
+    return {name: counts.get(name) for name in names}
 
 
 def _installed_csv(operator: Operator) -> str:

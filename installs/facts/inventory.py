@@ -368,7 +368,8 @@ class Counted:
 def count_instances(
     cluster: Cluster, definitions: Sequence[CRDState], user: AnyUser
 ) -> list[Counted]:
-    """Counts the objects that a removal deletes, in requests as the person who removes.
+    """Counts the objects that a removal deletes, in requests as the person who removes, and stores
+    the numbers.
 
     One request per definition, in their order. Returns errors of the cluster, raises none.
     """
@@ -394,6 +395,10 @@ def count_instances(
                     why = error.message
                     silent = why if isinstance(error, Unreachable | Unauthorized) else ""
             counted.append(Counted(definition.name, definition.served_kind, count, why))
+    numbers = {row.name: row.count for row in counted if row.count is not None}
+    if inventory := ClusterInventory.objects.filter(cluster=cluster).only("instances").first():
+        inventory.instances |= numbers
+        inventory.save(update_fields=["instances"])
     return counted
 
 

@@ -312,9 +312,10 @@ class Method(ABC):
     def crd_owner(self, operator: OperatorFields) -> CrdOwner: ...
 
     def removal_consequences(
-        self, operator: OperatorFields, crds: Sequence[str]
+        self, operator: OperatorFields, crds: Mapping[str, int | None]
     ) -> tuple[str, ...]:
-        """Sentences about the objects that a removal deletes and those that stay."""
+        """Sentences about the objects that a removal deletes and those that stay. `crds` are those
+        of the operator with their numbers of custom resources, None if unknown."""
         return (
             f"{self.kind} {operator.name} and every object that it installed are deleted.",
             f"That includes {crds_with_objects(crds)}, in every namespace.",
@@ -358,18 +359,22 @@ def namespace_problem(field: str, name: str) -> dict[str, str]:
     return {}
 
 
-def crds_with_objects(names: Sequence[str]) -> str:
-    """`2 CustomResourceDefinitions (a, b) with all their custom resources`; at most five are
-    named."""
-    if len(names) == 1:
-        return f"CustomResourceDefinition {names[0]} with all its custom resources"
+def crds_with_objects(counts: Mapping[str, int | None]) -> str:
+    """`2 CustomResourceDefinitions (a, b) with 3 custom resources at the last count`, and `with all
+    their custom resources` where a number is unknown; at most five are named."""
+    names = list(counts)
     listed = ", ".join(names[:5]) + (" and more" if len(names) > 5 else "")
-    crds = (
-        f"{len(names)} CustomResourceDefinitions ({listed})"
-        if names
-        else "its CustomResourceDefinitions"
-    )
-    return f"{crds} with all their custom resources"
+    if len(names) == 1:
+        crds, pronoun = f"CustomResourceDefinition {names[0]}", "its"
+    elif names:
+        crds, pronoun = f"{len(names)} CustomResourceDefinitions ({listed})", "their"
+    else:
+        crds, pronoun = "its CustomResourceDefinitions", "their"
+    numbers = [number for number in counts.values() if number is not None]
+    if not names or len(numbers) < len(names):
+        return f"{crds} with all {pronoun} custom resources"
+    noun = "custom resource" if sum(numbers) == 1 else "custom resources"
+    return f"{crds} with {sum(numbers)} {noun} at the last count"
 
 
 def manifest_of(

@@ -1,6 +1,6 @@
 """The install method Subscription (OLM v0): a channel of a CatalogSource, in a namespace. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -181,7 +181,7 @@ class SubscriptionMethod(Method):
         return CrdOwner("Operator", f"{operator.package}.{operator.namespace}")
 
     def removal_consequences(
-        self, operator: OperatorFields, crds: Sequence[str]
+        self, operator: OperatorFields, crds: Mapping[str, int | None]
     ) -> tuple[str, ...]:
         if not self.installed_bundle(operator):
             return (

@@ -241,6 +241,7 @@ def remove(
         return show_form(request, "remove", context)
     if request.POST.get("step") == "count":
         context["counted"] = inventory.count_instances(operator.cluster, crds, request.user)
+        context["consequences"] = removal.removal_consequences(operator)
         return show_form(request, "remove", context)
     if request.POST.get("sure") != "yes":
         context["refusal"] = UNSURE

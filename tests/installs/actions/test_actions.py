@@ -12,7 +12,7 @@ from installs.actions.plan import plan_install
 from installs.actions.record import dry_run, request
 from installs.actions.removal import plan_remove, removal_consequences
 from installs.facts.evaluate import refresh
-from installs.models import Action, CRDState
+from installs.models import Action, ClusterInventory, CRDState
 from installs.models.steps import Apply
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
@@ -268,7 +268,14 @@ def test_what_never_unpacked_takes_nothing_else_along(cluster: Cluster) -> None:
         cluster=cluster, name="etcds.example.org", kind="Etcd", owner_kind="BundleDeployment",
         owner_name="etcd",
     )  # fmt: skip
-    assert "etcds.example.org" in " ".join(removal_consequences(failed))
+    unknown = "CustomResourceDefinition etcds.example.org with all its custom resources"
+    assert unknown in " ".join(removal_consequences(failed))
+    inventory = ClusterInventory.objects.update_or_create(cluster=cluster)[0]
+    for number, words in ((0, "0 custom resources"), (1, "1 custom resource")):
+        inventory.instances = {"etcds.example.org": number}
+        inventory.save()
+        counted = f"etcds.example.org with {words} at the last count, in every namespace."
+        assert counted in " ".join(removal_consequences(failed))
 
 
 def test_other_kinds_are_not_removed_and_strangers_remove_nothing(

@@ -14,7 +14,7 @@ from catalogs.models import Catalog, Package
 from installs.actions import execute, follow, plan_changes, removal
 from installs.actions.plan import Plan, plan_install
 from installs.actions.record import dry_run, request
-from installs.models import Action, Component, CRDState, Operator
+from installs.models import Action, ClusterInventory, Component, CRDState, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
@@ -103,17 +103,22 @@ def test_from_install_over_approval_to_removal(
     row.refresh_from_db()
     assert row.health == "Healthy"
 
+    crds = CRDState.objects.filter(cluster=cluster, owner_name=f"{PACKAGE}.{NAMESPACE}")
+    ClusterInventory.objects.update_or_create(
+        cluster=cluster, defaults={"instances": {crd.name: 0 for crd in crds}}
+    )
     plan = removal.plan_remove(row)
     assert [step.kind for step in plan.steps] == ["Subscription", "ClusterServiceVersion"]
+    assert "with 0 custom resources at the last count" in " ".join(plan.consequences)
     removed = carry_out(request(plan, olivia))
     assert removed.state == "succeeded", removed.outcome
     assert kinds(sandbox) == [True, True, False], "namespace and group stay"
     assert sandbox.store.items("ClusterServiceVersion", NAMESPACE)[0] == []
-    crds = CRDState.objects.filter(cluster=cluster, owner_name=f"{PACKAGE}.{NAMESPACE}")
     assert crds, "or the test says nothing"
     group = f"OperatorGroup {NAMESPACE} in namespace {NAMESPACE}"
     for left in (*(crd.name for crd in crds), f"{group} and Namespace {NAMESPACE}."):
         assert left in removed.outcome_hint
+    assert "with 0 custom resources at the last count" in removed.outcome_hint
 
 
 @pytest.mark.parametrize(("status", "state"), [(500, "pending"), (429, "pending")])

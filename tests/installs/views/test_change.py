@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Catalog, Package
-from installs.models import Action, Operator
+from installs.models import Action, ClusterInventory, Operator
 from olmweb.clusters import client_for
 from olmweb.kube.resources import PLATFORM_OPERATORS
 from olmweb.models import Cluster
@@ -213,6 +213,7 @@ def test_the_objects_that_a_removal_takes_along_are_counted_on_request(
         there = len(next(client.list_pages(PLATFORM_OPERATORS, "v1alpha1")).items)
     assert there > 0
     assert "Count their custom resources" in assert_page(writer.get(REMOVE)).text
+    ClusterInventory.objects.update_or_create(cluster=prod)
     response = writer.post(REMOVE, {"step": "count"})
     page = assert_page(response)
     assert [(one.name, one.count) for one in response.context["counted"]] == [
@@ -221,6 +222,8 @@ def test_the_objects_that_a_removal_takes_along_are_counted_on_request(
         ("retired.example.com", None),
     ]
     assert f"<strong>{there}</strong>" in response.content.decode()
+    stored = ClusterInventory.objects.get(cluster=prod).instances
+    assert stored == {"platformoperators.platform.openshift.io": there}
     assert "unknown: No version of it is served." in page.text
     assert "unknown: The cluster does not serve this kind (not yet or no longer)" in page.text
     assert "404" not in page.text
