@@ -251,12 +251,12 @@ def _curved(edge: Edge, places: Mapping[str, tuple[int, int]]) -> bool:
 def _tracks(edges: Sequence[Edge], places: Mapping[str, tuple[int, int]]) -> list[Edge]:
     """Curves over lane 0 each on the lowest free track, short ones first; the last is shared. The
     curves of one skipRange are on one track."""
-    bundles: dict[tuple[object, ...], list[Edge]] = {}
+    bundles: dict[tuple[str, str, str], list[Edge]] = {}
     for edge in edges:
         if _curved(edge, places):
             merged = edge.kind == SKIP_RANGE and not edge.route
-            key = (edge.target,) if merged else (edge.source, edge.target, edge.kind)
-            bundles.setdefault(key, []).append(edge)
+            source = "" if merged else edge.source
+            bundles.setdefault((source, edge.target, edge.kind), []).append(edge)
     columns = {
         key: sorted(places[name][0] for edge in bundle for name in (edge.source, edge.target))
         for key, bundle in bundles.items()

@@ -143,6 +143,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "single": single,
         "causes": causes,
         "why_not": why_not if any(url for *_, url in causes) else "",
+        "why_no_action": why_not,
         "more_causes": len(single.causes[CAUSES_SHOWN:]) if single else 0,
         "following": _following(single),
         "named": named,

@@ -166,7 +166,7 @@ def test_an_install_plan_waits_once_however_many_operators_it_moves(
 ) -> None:
     make_pending_approval(prod)
     page = assert_page(reader.get("/"))
-    assert "1 InstallPlan to approve" in page.text
+    assert "1 InstallPlan needs approval" in page.text
     assert "grafana to 1.1.0, loki openshift-operators" in page.text
     assert "1 upgrade available" in page.text
     found = assert_page(reader.get("/operators/?view=all&upgrade=yes"))

@@ -216,7 +216,7 @@ def test_the_overview_asks_for_no_action_about_a_removed_cluster(
     assert "unreachable" not in page.text
     assert "1 removed from the configuration" in page.text, "the menu of clusters"
     chosen = assert_page(reader.get("/", {"cluster": "prod"}))
-    assert "Needs your action Activity Nothing." in chosen.text
+    assert "Needs action Activity Nothing." in chosen.text
 
 
 def test_the_overview_of_removed_clusters_alone_has_no_first_steps(

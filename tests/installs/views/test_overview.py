@@ -340,8 +340,25 @@ def test_a_cause_has_a_row_with_its_kinds_most_operators_first(reader: Client) -
         )
     page = assert_page(reader.get("/"))
     assert "RequiresApproval 5 with RequiresApproval Subscription, ClusterExtension" in page.text
-    assert "5 InstallPlans to approve" in page.text
+    assert "5 InstallPlans need approval" in page.text
     assert "and 3 more" in page.text
+
+
+def test_approvals_are_an_action_of_those_who_may_approve(
+    client: Client, bob: Any, olivia: Any
+) -> None:
+    make_operator(
+        cluster=make_cluster(name="prod"), name="op", kind="Subscription", namespace="apps",
+        health="NeedsApproval", reason="RequiresApproval", details={"plan": "install-0"},
+    )  # fmt: skip
+    client.force_login(bob)
+    page = assert_page(client.get("/"))
+    assert "Needs action Activity 1 InstallPlan needs approval op" in page.text
+    assert "ask an administrator of OLM Web for the role operator" in page.text
+    client.force_login(olivia)
+    page = assert_page(client.get("/"))
+    assert "Needs your action Activity 1 InstallPlan to approve op" in page.text
+    assert "Your role may not" not in page.text
 
 
 def test_every_cluster_of_a_table_has_its_own_causes(reader: Client) -> None:
