@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import structlog
+from django.conf import settings
 from django.db.models import F, Q
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
@@ -394,7 +395,8 @@ def _give_up_sending(action: Action) -> None:
         finish(action, Action.State.LOST, text, code="no-answer", hint=action.outcome)
         return
     text = f"It was not applied within {minutes} minutes and will not be applied."
-    hint = action.outcome or "Check that a worker runs, then request it again."
+    check = "See the log of OLM Web" if settings.EMBEDDED else "Check that a worker of actions runs"
+    hint = action.outcome or f"{check}, then request it again."
     finish(action, Action.State.REFUSED, text, code="not-sent", hint=hint)
 
 

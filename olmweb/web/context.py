@@ -107,6 +107,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     `shell_states`: [(state, words, how many clusters)], worst first;
     `shell_silent`: the silent ones;
     `shell_query`: the query string of the default cluster, for pages that take one;
+    `shell_watcher_hint`: what to check about a cluster that is not synced and answered last;
     `shell_preferences`: of the person, `shell_classes`: of the root element for them;
     `shell_demo`: (name, password) of the accounts of a demo."""
     if not hasattr(request, "user"):
@@ -125,6 +126,9 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "shell_silent": SimpleLazyObject(lambda: [r for r in rows if r["state"] == "silent"]),
         "shell_states": SimpleLazyObject(lambda: _states(rows)),
         "shell_query": SimpleLazyObject(lambda: _query(default_cluster(request))),
+        "shell_watcher_hint": "The log of OLM Web says more."
+        if settings.EMBEDDED
+        else "Check that the watcher runs.",
         "shell_preferences": preferences,
         "shell_classes": html_classes(preferences),
         "shell_readable": readable,

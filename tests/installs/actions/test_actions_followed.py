@@ -198,13 +198,19 @@ def test_an_action_that_waits_gets_the_worker_of_one_that_is_only_followed(
     assert carry_out(first).state == Action.State.SUCCEEDED
 
 
+@pytest.mark.parametrize(
+    ("embedded", "check"),
+    [(True, "See the log of OLM Web"), (False, "Check that a worker of actions runs")],
+)
 def test_an_action_that_waited_too_long_is_not_sent_any_more(
-    sandbox: Sandbox, cluster: Cluster, olivia: User
+    sandbox: Sandbox, cluster: Cluster, olivia: User, settings: Any, embedded: bool, check: str
 ) -> None:
+    settings.EMBEDDED = embedded
     action = ask(cluster, olivia)
     Action.objects.update(created_at=timezone.now() - timedelta(minutes=16))
     assert carry_out(action).state == "refused"
     assert action.outcome_code == "not-sent"
+    assert action.outcome_hint == f"{check}, then request it again."
     assert writes(sandbox) == []
 
 
