@@ -20,7 +20,8 @@ from installs.actions.refusals import CARRIES_MORE
 from installs.models import NEEDS_ATTENTION, Action
 from installs.models.steps import Delete, Step
 from installs.queries import operators as queries
-from installs.queries.operators import OperatorFilters
+from installs.queries.operator_index import CauseFacts
+from installs.queries.operators import OperatorFilters, cause_title
 from installs.views.forms import (
     CHANGED,
     METHODS,
@@ -81,6 +82,9 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
     if selected is None:
         matching = queries.operators_matching(filters).filter(health__in=NEEDS_ATTENTION)
         operators, total = list(matching.order_by("name", "pk")[:CAP]), matching.count()
+        facts = [CauseFacts(row.finding, row.reason, row.kind, row.facts) for row in operators]
+        finding = "" if filters.finding == "-" else filters.finding
+        context["cause"] = cause_title(finding, filters.reason, facts)
     else:
         operators, total = selected, len(selected)
         context["back"] = f"{reverse('installs:operators')}?view=all"

@@ -302,6 +302,25 @@ def test_the_outcome_of_a_review_comes_first_and_has_the_focus(
     assert "1 can't be changed: crane: No catalog of cluster prod offers it" in outcome[0]
 
 
+def test_a_review_names_the_cause_and_the_update_approval_of_new_subscriptions(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    cause = "on prod, cause: AllNamespaces install mode required by PlatformOperator"
+    approval = "The new Subscriptions get update approval Automatic ( installPlanApproval )"
+    page = assert_page(writer.get(URL, {**OF, "change": "migrate"}))
+    assert cause in page.text
+    assert approval in page.text
+    assert "Review names every object." in page.text
+    response = review(writer, "migrate", "acme")
+    page = assert_page(response)
+    assert cause in page.text
+    assert page.text.index(approval) < page.text.index("Operators 1 of 3 selected")
+    assert "Review names every object." not in page.text
+    (plan,) = (entry["row"].item.plan for entry in response.context["rows"] if entry["ticked"])
+    assert "installPlanApproval: Automatic" in plan.yaml
+    assert approval not in assert_page(review(writer, "remove", "acme")).text
+
+
 def test_a_migration_deletes_the_platformoperator_after_its_subscription_is_created(
     writer: Client, failing: Cluster, sandbox: Sandbox
 ) -> None:
