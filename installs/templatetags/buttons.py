@@ -1,4 +1,5 @@
-"""Tags for the permissions of a user on buttons and forms, on the pages of catalogs too."""
+"""Tags for the permissions of a user on buttons and forms, on the pages of catalogs too, and for
+the names of accounts."""
 
 from typing import Any
 
@@ -10,10 +11,12 @@ from catalogs.models import Package
 from installs.actions.buttons import InstallOffer, install_offer, path_refusal
 from installs.methods.base import NAMESPACE_LIMIT
 from installs.reports import object_yaml
+from olmweb.accounts.roles import account_name
 from olmweb.models import Cluster
 from olmweb.web.context import clusters
 
 register = template.Library()
+register.filter("account", account_name)
 
 
 @register.simple_tag(takes_context=True)

@@ -284,6 +284,16 @@ def role_of(user: AnyUser) -> Role | None:
     return next((role for role in reversed(ROLES) if user.has_perms(role.permissions)), None)
 
 
+def account_name(user: AnyUser | None) -> str:
+    """The name of the account in a sentence: `account operator (role viewer)` if it is the name of
+    a role, too. Empty without one. At most two queries, and none for other names."""
+    name = user.get_username() if user else ""
+    if name not in {role.name for role in ROLES}:
+        return name
+    role = role_of(user) if user else None
+    return f"account {name} (role {role.name})" if role else f"account {name}"
+
+
 def role_context(request: HttpRequest) -> dict[str, Any]:
     """Context processor: `user_role` is the Role of the user, or None."""
     return {"user_role": role_of(request.user) if hasattr(request, "user") else None}

@@ -172,8 +172,15 @@ def test_a_removed_operator_keeps_its_page(client: Client, prod: Cluster, bob: A
     client.force_login(bob)
     page = assert_page(client.get(PAGE))
     assert "Removed 10 min ago" in page.text
-    assert "bob requested the action Remove etcd that deleted it." in page.text
+    assert "It was deleted by the action Remove etcd , which bob requested." in page.text
     assert f"/activity/actions/{removal.pk}" in page.links
+    bob.username = "operator"  # of which a reader thinks otherwise of a role, or of software
+    bob.save()
+    page = assert_page(client.get(PAGE))
+    assert "which account operator (role viewer) requested." in page.text
+    page = assert_page(client.get(f"/activity/actions/{removal.pk}"))
+    assert "Requested by account operator (role viewer)" in page.text
+    page = assert_page(client.get(PAGE))
     last = page.text[page.text.index("Last known state") : page.text.index("Timeline")]
     assert "Failed Odd" in last
     assert "Installed False Odd" in last
