@@ -198,7 +198,9 @@ _WRITTEN_BACK = {
         "ClusterCatalog.",
     ),
     "catalogsource": (
-        re.compile(r"\b(?:[Ss]et spec\.image (?:of|to)|Correct spec\.image|tag in spec\.image)\b"),
+        re.compile(
+            r"\b(?:[Ss]et spec\.image (?:of|to|back)|Correct spec\.image|tag in spec\.image)\b"
+        ),
         "OpenShift writes spec.image of its own catalogs in openshift-marketplace back. Switch "
         "such a one off in spec.sources of the OperatorHub cluster, and create a CatalogSource "
         "with another name, which the Subscriptions then name in spec.source.",
