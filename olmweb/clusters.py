@@ -82,6 +82,17 @@ def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:
     return cluster
 
 
+def require_configured(cluster: Cluster) -> None:
+    """Raises OlmwebError (409) for a removed cluster, to which nothing is sent."""
+    if cluster.removed:
+        raise OlmwebError(
+            cluster.error_text,
+            code=NOT_CONFIGURED,
+            status=409,
+            hint="Name it there again to send something to it.",
+        )
+
+
 def configured() -> list[Cluster]:
     """Rows of the clusters in OLMWEB_CLUSTERS, in its order; creates and updates them as needed.
 

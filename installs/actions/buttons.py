@@ -40,7 +40,7 @@ from olmweb.errors import OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Forbidden
 from olmweb.kube.resources import INSTALL_PLANS
-from olmweb.models import Cluster
+from olmweb.models import REMOVED_TEXT, Cluster
 from olmweb.tasks import enqueue
 
 log = structlog.get_logger(__name__)
@@ -82,6 +82,8 @@ def install_offer(user: AnyUser, catalog: Catalog, clusters: Sequence[Cluster]) 
             )
         return _offer_by_role(user)
     name = catalog.cluster.name
+    if catalog.on_removed:
+        return InstallOffer(REMOVED_TEXT.format(name))
     if catalog.state == Catalog.State.DISABLED:
         return InstallOffer(f"Catalog {catalog.slug} is disabled on cluster {name}.")
     paths = paths_of(catalog.cluster, catalog)

@@ -101,8 +101,10 @@ def paths_of(
     *,
     sources: CatalogSources | None = None,
 ) -> list[InstallMethod]:
-    """The install methods for packages of this catalog on the cluster. No query with `rows`, or
-    with `sources` (see `read_catalog_sources`)."""
+    """The install methods for packages of this catalog on the cluster, none on a removed one. No
+    query with `rows`, or with `sources` (see `read_catalog_sources`)."""
+    if cluster.removed:
+        return []
     is_source = catalog.source_kind in (
         Catalog.SourceKind.CATALOG_SOURCE,
         Catalog.SourceKind.PACKAGE_MANIFEST,

@@ -50,13 +50,13 @@ from installs.models.steps import (
 from installs.queries.activity import operators_of
 from installs.readiness import readiness
 from olmweb.accounts.roles import AnyUser, impersonation_for, person
-from olmweb.clusters import client_for
+from olmweb.clusters import client_for, require_configured
 from olmweb.errors import OlmwebError
 from olmweb.eventlog.types import EventType
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from olmweb.kube.resources import CLUSTER_VERSIONS, NAMESPACES
-from olmweb.models import NOT_CONFIGURED, ApiToken, Cluster
+from olmweb.models import ApiToken
 from olmweb.tasks import enqueue
 
 DRY_RUN_TIMEOUT = (5.0, 5.0)  # seconds to connect and to wait for the answer: a person waits
@@ -74,7 +74,7 @@ def dry_run(plan: Plan, user: AnyUser) -> DryRun:
     another open action or its cluster is removed.
     """
     as_user = impersonation_for(user)
-    _require_configured(plan.cluster)
+    require_configured(plan.cluster)
     is_open = _open_action(plan) is not None
     try:
         with client_for(plan.cluster, timeout=DRY_RUN_TIMEOUT) as client:
@@ -326,7 +326,7 @@ def request(
     for _ in range(2):  # the open action may be finished before it is read
         if action := earlier_action(acting, idempotency_key, hashed):
             return action
-        _require_configured(plan.cluster)
+        require_configured(plan.cluster)
         if action := _create(values):
             return action
         if action := _open_action(plan):
@@ -418,17 +418,6 @@ def key_reused(thing: str) -> OlmwebError:
         status=422,
         hint="Use a new key for each request.",
     )
-
-
-def _require_configured(cluster: Cluster) -> None:
-    """Raises OlmwebError (409) for a removed cluster, to which nothing is sent."""
-    if cluster.removed:
-        raise OlmwebError(
-            cluster.error_text,
-            code=NOT_CONFIGURED,
-            status=409,
-            hint="Name it there again to change something on it.",
-        )
 
 
 def _create(values: dict[str, Any]) -> Action | None:

@@ -24,6 +24,7 @@ from installs.methods import METHODS
 from installs.models import Action, AllowRule, InstallRequest
 from installs.queries.lookup import get_request
 from olmweb.accounts.roles import ASK, DECIDE, DECIDE_OWN, AnyUser, may, may_act, person
+from olmweb.clusters import require_configured
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.eventlog.types import EventType
 from olmweb.models import ApiToken, Cluster
@@ -122,10 +123,11 @@ def submit(
 
     A rule without approval that pins all of it approves it at once, as the user who saved the rule;
     if the cluster or the permissions of that user are against it, the request waits, with the
-    reason. Raises OlmwebError with `fields` for invalid values, and 409 if the user's request for
-    the same version waits with another `config`.
+    reason. Raises OlmwebError with `fields` for invalid values, and 409 for a removed cluster, or
+    if the user's request for the same version waits with another `config`.
     """
     requester = require_requester(user)
+    require_configured(cluster)
     reason = reason.strip()
     if not reason:
         raise BadRequest("Give a reason.", code="invalid", reason="Give a reason.")

@@ -53,7 +53,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from installs.models import CopyReport
-from olmweb.clusters import client_for
+from olmweb.clusters import client_for, require_configured
 from olmweb.errors import OlmwebError
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, NotFound
@@ -128,8 +128,10 @@ class CopyCounts:
 def request_report(cluster: Cluster, user: User | AnonymousUser) -> CopyReport:
     """The open report of this cluster, or a new one for a worker.
 
-    Raises OlmwebError (403) for anonymous users, as a report costs the cluster requests.
+    Raises OlmwebError (403) for anonymous users, as a report costs the cluster requests, and (409)
+    for a removed cluster.
     """
+    require_configured(cluster)
     if not isinstance(user, User):
         raise OlmwebError(
             "Sign in to have copied ClusterServiceVersions counted.", code="not-allowed", status=403

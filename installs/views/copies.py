@@ -44,6 +44,9 @@ def copied_csvs(request: HttpRequest) -> HttpResponse:
         return answer
     context = {
         "cluster": cluster,
+        "choices": [
+            (row.name, row.name) for row in clusters(request) if not row.removed or row == cluster
+        ],
         "report": newest,
         "running": open_,
         "done": next((report for report in reports if report.state == CopyReport.State.DONE), None),
@@ -58,10 +61,11 @@ def copied_csvs(request: HttpRequest) -> HttpResponse:
 
 
 def _chosen(request: HttpRequest, name: str) -> Cluster | None:
-    """The cluster of that name; without a name the first one, None where there is none."""
+    """The cluster of that name; without a name the first one that is configured, None where there
+    is none."""
     if name:
         return get_cluster(name, clusters(request))
-    return next(iter(clusters(request)), None)
+    return next((cluster for cluster in clusters(request) if not cluster.removed), None)
 
 
 def _ask(request: HttpRequest) -> HttpResponse:

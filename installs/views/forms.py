@@ -170,15 +170,15 @@ def refusals_shown(items: Iterable[Item]) -> dict[str, Any]:
 
 
 def targets_of(request: HttpRequest, package: Package) -> list[Cluster]:
-    """The catalog's own cluster, or for a catalog without one every configured cluster that
-    could take it."""
+    """The catalog's own cluster, or for a catalog without one every cluster that could take it;
+    without removed ones."""
     if package.catalog.cluster is not None:
-        return [package.catalog.cluster]
+        return [] if package.catalog.on_removed else [package.catalog.cluster]
     sources = read_catalog_sources({package.catalog.name})
     return [
         cluster
         for cluster in clusters(request)
-        if not cluster.removed and paths_of(cluster, package.catalog, sources=sources)
+        if paths_of(cluster, package.catalog, sources=sources)
     ]
 
 

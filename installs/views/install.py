@@ -129,7 +129,8 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "safeties": methods.ENFORCEMENTS,
     }
     if target is None:
-        context |= {"refusal": NOWHERE, "nowhere": True}
+        refusal = None if package_row.catalog.on_removed else NOWHERE  # else the page says why
+        context |= {"refusal": refusal, "nowhere": True}
         return show_form(request, "install", context, failed=request.method == "POST")
     rows = InstallRows(target, package_row, values["channel"].strip(), values["version"].strip())
     context |= _paths(rows, values)

@@ -100,18 +100,27 @@ def _states(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, int]]:
     return [(state, STATE_WORDS[state], counts[state]) for state in CLUSTER_STATES if counts[state]]
 
 
+def _removed(request: HttpRequest, rows: Iterable[dict[str, Any]]) -> list[Cluster]:
+    """The removed clusters that the path or the filter of the page names."""
+    match = request.resolver_match
+    names = {*request.GET.getlist("cluster"), match.kwargs.get("cluster") if match else None}
+    of_page = (row["cluster"] for row in rows if row["cluster"].name in names)
+    return [cluster for cluster in of_page if cluster.removed]
+
+
 def shell(request: HttpRequest) -> dict[str, Any]:
     """`shell_clusters`: [{cluster, attention, state, words}]; `shell_cluster_choices`: (name, name)
     of the options of a select; `shell_menu`: those of the menu of clusters;
     `shell_attention`: how many operators need attention;
     `shell_states`: [(state, words, how many clusters)], worst first;
     `shell_silent`: the silent ones;
+    `shell_removed`: those that the page is about and that are no longer configured;
     `shell_query`: the query string of the default cluster, for pages that take one;
     `shell_watcher_hint`: what to check about a cluster that is not synced and answered last;
     `shell_preferences`: of the person, `shell_classes`: of the root element for them;
     `shell_demo`: (name, password) of the accounts of a demo."""
     if not hasattr(request, "user"):
-        names = ("clusters", "cluster_choices", "menu", "states", "silent")
+        names = ("clusters", "cluster_choices", "menu", "states", "silent", "removed")
         return {f"shell_{name}": [] for name in names} | {"shell_attention": 0}
     readable = request.user.is_authenticated or settings.PUBLIC_READ
     preferences = preferences_of(request)
@@ -124,6 +133,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "shell_menu": SimpleLazyObject(lambda: _menu(list(rows))),
         "shell_attention": SimpleLazyObject(lambda: sum(row["attention"] for row in rows)),
         "shell_silent": SimpleLazyObject(lambda: [r for r in rows if r["state"] == "silent"]),
+        "shell_removed": SimpleLazyObject(lambda: _removed(request, rows)),
         "shell_states": SimpleLazyObject(lambda: _states(rows)),
         "shell_query": SimpleLazyObject(lambda: _query(default_cluster(request))),
         "shell_watcher_hint": "The log of OLM Web says more."

@@ -176,11 +176,11 @@ def test_a_stale_catalog_of_an_embedded_server_is_not_blamed_on_a_queue(reader, 
 
 @pytest.mark.parametrize("fields", [{}, {"state": "failed", "error_text": "no route to host"}])
 def test_a_catalog_of_a_removed_cluster_is_not_due(reader, fields):
-    removed = make_cluster(error_code=NOT_CONFIGURED, reachable=None)
+    why = "Cluster prod is no longer named in OLMWEB_CLUSTERS."
+    removed = make_cluster(error_code=NOT_CONFIGURED, error_text=why, reachable=None)
     old = timezone.now() - timedelta(hours=5)
     base = "https://catalogd.olm.svc/catalogs/redhat-operators"
     make_catalog(cluster=removed, synced_at=old, base_url=base, **fields)
-    why = "Cluster prod is no longer named in OLMWEB_CLUSTERS."
     for path in (LIST, URL, "/?cluster=prod"):
         page = text_of(reader.get(path))
         assert why in page, path

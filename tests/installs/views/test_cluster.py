@@ -8,8 +8,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from catalogs.models import Package
 from installs.actions.record import dry_run, request
 from installs.actions.removal import plan_remove
+from installs.actions.requests import submit
 from installs.models import Action, Operator
 from installs.queries.watched_resources import missing_rules
 from installs.state.full_sync import record_crash
@@ -21,10 +23,11 @@ from tests.factories import (
     make_crd,
     make_event,
     make_operator,
+    make_package,
     make_watch,
 )
 from tests.worlds.html import assert_fragment, assert_page
-from tests.worlds.operators import MODE, make_failing
+from tests.worlds.operators import MODE, make_clusteroperator, make_failing
 from tests.worlds.subscriptions import make_orphan, make_subscription
 
 pytestmark = pytest.mark.django_db
@@ -197,22 +200,38 @@ def removed() -> Cluster:
         synced_at=timezone.now() - timedelta(hours=1),
     )
     make_operator(cluster=cluster, name="etcd", health="Failed")
-    make_catalog(cluster=cluster, synced_at=cluster.synced_at)
+    make_clusteroperator(cluster, name="dns")
+    catalog = make_catalog(cluster=cluster, synced_at=cluster.synced_at)
+    make_package(name="tea", catalog=catalog)
     return cluster
 
 
-def test_a_removed_cluster_is_said_to_be_removed_and_not_unreachable(
-    reader: Client, removed: Cluster
+def test_each_page_of_a_removed_cluster_says_once_that_it_was_removed(
+    client: Client, alice: User, removed: Cluster
 ) -> None:
+    client.force_login(alice)
+    make_cluster(name="lab")
     for path in (
         PAGE,
         "/?cluster=prod",
+        "/operators/?cluster=prod",
         "/operators/prod/PlatformOperator/-/etcd",
+        "/cluster-operators/?cluster=prod",
+        "/cluster-operators/prod/dns",
+        "/crds/?cluster=prod",
+        "/readiness/?cluster=prod",
+        "/reports/copied-csvs/?cluster=prod",
         "/catalogs/prod/redhat-operators",
+        "/software/prod/redhat-operators/tea",
+        "/software/prod/redhat-operators/tea/tea.v1.1.0",
+        "/software/prod/redhat-operators/tea/install",
+        "/software/prod/redhat-operators/tea/export",
         "/report/?cluster=prod",
     ):
-        text = assert_page(reader.get(path)).text
+        text = assert_page(client.get(path)).text
         assert "Cluster prod is no longer named in OLMWEB_CLUSTERS" in text, path
+        says_itself = path in (PAGE, "/report/?cluster=prod")
+        assert text.count("What is shown is its last state, of") == (not says_itself), path
         assert "nreachable" not in text, path
         assert "not synced since" not in text.lower(), path
         assert "retried automatically" not in text, path
@@ -264,11 +283,43 @@ def test_the_filter_of_health_counts_the_operators_that_it_lists(
 
 @pytest.mark.parametrize("entry", [dry_run, request])
 def test_nothing_is_sent_to_a_removed_cluster(alice: User, removed: Cluster, entry: Any) -> None:
-    plan = plan_remove(Operator.objects.get())
+    plan = plan_remove(Operator.objects.get(name="etcd"))
     with pytest.raises(OlmwebError, match="no longer named in OLMWEB_CLUSTERS") as caught:
         entry(plan, alice)
     assert (caught.value.status, caught.value.code) == (409, NOT_CONFIGURED)
     assert not Action.objects.exists()
+
+
+def test_no_install_on_a_removed_cluster_can_be_requested(alice: User, removed: Cluster) -> None:
+    package = Package.objects.get()
+    with pytest.raises(OlmwebError, match="no longer named in OLMWEB_CLUSTERS") as caught:
+        submit(removed, package, alice, path="ClusterExtension", version="1.1.0", reason="Wanted.")
+    assert (caught.value.status, caught.value.code) == (409, NOT_CONFIGURED)
+
+
+def test_no_form_offers_a_removed_cluster(client: Client, alice: User, removed: Cluster) -> None:
+    served = {"ClusterExtension": {"state": "served", "version": "v1"}}
+    lab = make_cluster(name="lab", kinds=served)
+    Cluster.objects.filter(pk=removed.pk).update(kinds=served)
+    catalog = make_catalog(cluster=lab, name="redhat-operators")
+    make_package(name="tea", catalog=catalog)
+    client.force_login(alice)
+    keys = ["prod/redhat-operators/tea", "lab/redhat-operators/tea"]
+    page = client.get("/bulk-install/", {"package": keys})
+    assert [place.name for place in page.context["places"]] == ["lab"]
+    form = client.get("/software/prod/redhat-operators/tea/install")
+    assert form.context["targets"] == []
+    assert client.get("/software/prod/redhat-operators/tea/request").context["targets"] == []
+    package = assert_page(client.get("/software/prod/redhat-operators/tea"))
+    assert "/software/prod/redhat-operators/tea/install" not in package.links
+    counted = client.get("/reports/copied-csvs/")
+    assert counted.context["cluster"] == lab
+    assert "Count copies" in counted.content.decode()
+    assert [name for name, _ in counted.context["choices"]] == ["lab"]
+    last = client.get("/reports/copied-csvs/", {"cluster": "prod"})
+    assert "Count copies" not in last.content.decode()
+    refused = client.post("/reports/copied-csvs/", {"cluster": "prod"})
+    assert refused.status_code == 409
 
 
 def test_rest_says_that_a_cluster_was_removed(reader: Client, removed: Cluster) -> None:
