@@ -13,7 +13,7 @@ from catalogs.models import BundleInspection, Catalog
 from catalogs.sources.registry_access import refresh_mirrors
 from catalogs.sync import catalog as sync
 from catalogs.verdicts import catalog_inspection
-from olmweb.models import NOT_CONFIGURED
+from olmweb.models import configured_clusters
 from olmweb.runtime import leases, reports
 from olmweb.tasks import task
 
@@ -29,10 +29,9 @@ def sync_due_catalogs() -> None:
     """Enqueues every catalog that is due, unless it is queued or a worker syncs it."""
     now = timezone.now()
     busy = leases.held_names("catalog:")
-    catalogs = Catalog.objects.exclude(cluster__error_code=NOT_CONFIGURED)
-    for catalog in catalogs.filter(~Q(base_url="") | Q(cluster=None)).order_by(
-        F("checked_at").asc(nulls_first=True)
-    ):
+    addressed = ~Q(base_url="") | Q(cluster=None)
+    catalogs = Catalog.objects.filter(configured_clusters("cluster__"), addressed)
+    for catalog in catalogs.order_by(F("checked_at").asc(nulls_first=True)):
         if not catalog.polled or f"catalog:{catalog.pk}" in busy or not is_due(catalog, now):
             continue
         if cache.add(_QUEUED.format(catalog.pk), True, QUEUED):

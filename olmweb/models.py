@@ -12,13 +12,18 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from olmweb.errors import OlmwebError
+from olmweb.kube.errors import Internal
 
 LOCAL = "-"  # stands for "no cluster" in URLs: a catalog read from a file or URL
 CLUSTER_STATES = ("silent", "attention", "waiting", "healthy", "removed")  # worst first
-# Values of `Cluster.error_code` that say nothing about whether the cluster answers.
-NOT_CONFIGURED = "not-configured"  # no longer named in OLMWEB_CLUSTERS
-INTERNAL = "internal"  # a fault inside OLM Web ended the last attempt
+NOT_CONFIGURED = "not-configured"  # `Cluster.error_code`: no longer named in OLMWEB_CLUSTERS
 REMOVED_TEXT = "Cluster {} is no longer named in OLMWEB_CLUSTERS."
+
+
+def configured_clusters(prefix: str = "") -> models.Q:
+    """Clusters that are not removed; with the path to the cluster as `prefix`, the rows of such
+    clusters and of none."""
+    return ~models.Q(**{f"{prefix}error_code": NOT_CONFIGURED})
 
 
 class Cluster(models.Model):
@@ -62,7 +67,7 @@ class Cluster(models.Model):
     def answers(self) -> bool | None:
         """Whether it answered the last attempt. None if that is not known: before the first one, of
         a removed cluster, and of one that did not answer before a fault inside OLM Web."""
-        unknown = self.removed or (self.error_code == INTERNAL and not self.reachable)
+        unknown = self.removed or (self.error_code == Internal.code and not self.reachable)
         return None if unknown else self.reachable
 
     @property

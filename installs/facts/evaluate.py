@@ -27,7 +27,7 @@ from catalogs.verdicts.store import (
 from installs.facts.cluster_facts import cluster_facts, market_of
 from installs.facts.inventory import awaited
 from installs.state.catalog_offers import usable_catalogs
-from olmweb.models import NOT_CONFIGURED, Cluster
+from olmweb.models import Cluster, configured_clusters
 from olmweb.runtime.leases import fenced_transaction
 
 EVALUATOR_VERSION = 6  # increase when the evaluation changes but not the rules
@@ -37,7 +37,7 @@ STORED_RUNS = 200  # of one catalog and cluster
 def clusters_of(catalog: Catalog) -> list[Cluster]:
     """The clusters that the catalog is evaluated for: its own, or all for a catalog of no cluster.
     Excludes clusters whose first reading is still expected."""
-    of = Cluster.objects.exclude(error_code=NOT_CONFIGURED).filter(synced_at__isnull=False)
+    of = Cluster.objects.filter(configured_clusters(), synced_at__isnull=False)
     of = of.exclude(awaited())
     return list(of.filter(pk=catalog.cluster_id) if catalog.cluster_id else of)
 

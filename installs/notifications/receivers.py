@@ -40,7 +40,7 @@ from olmweb.errors import BadRequest
 from olmweb.eventlog import read
 from olmweb.eventlog.read import Selection
 from olmweb.eventlog.types import EventType, FailureData, HealthData, LoggedEvent
-from olmweb.models import NOT_CONFIGURED, Cluster
+from olmweb.models import Cluster, configured_clusters
 from olmweb.runtime import counters
 from olmweb.runtime.leases import acquire, lease
 
@@ -193,7 +193,7 @@ def lasting(selection: Selection) -> Iterator[LoggedEvent]:
             not selection.clusters or cluster in selection.clusters
         )
 
-    clusters = Cluster.objects.exclude(error_code=NOT_CONFIGURED)
+    clusters = Cluster.objects.filter(configured_clusters())
     type_ = EventType.OPERATOR_HEALTH
     operators = Operator.objects.filter(health__in=SEVERITIES, cluster__in=clusters)
     for row in operators.select_related("cluster").defer("conditions", "details"):
@@ -209,8 +209,7 @@ def lasting(selection: Selection) -> Iterator[LoggedEvent]:
             place = ("Cluster", "", cluster.name)
             yield LoggedEvent(0, str(type_), since, cluster.name, *place, "", data)
     type_ = EventType.CATALOG_FAILING
-    failing = Catalog.objects.filter(failing_since__isnull=False)
-    failing = failing.exclude(cluster__error_code=NOT_CONFIGURED)
+    failing = Catalog.objects.filter(configured_clusters("cluster__"), failing_since__isnull=False)
     for catalog in failing.select_related("cluster"):
         name = catalog.cluster.name if catalog.cluster else None
         if selects(type_, name or ""):

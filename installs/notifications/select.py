@@ -26,7 +26,7 @@ from installs.diagnosis.knowledge import finding_for
 from installs.diagnosis.remedies import plain_remedy
 from installs.models import NEEDS_ATTENTION, Health, Notification, Operator, Transition
 from installs.notifications.formats import DELETED, Alert, ChangeBody, FindingBody
-from olmweb.models import NOT_CONFIGURED, Cluster
+from olmweb.models import Cluster, configured_clusters
 
 HEALTH, OBJECT = "Health", "Object"
 AT_REST = (*NEEDS_ATTENTION, Health.HEALTHY)
@@ -124,11 +124,7 @@ def standing() -> QuerySet[Notification]:
 
 def ongoing() -> QuerySet[Notification]:
     """The rows of `standing` whose operator exists and whose cluster is configured."""
-    return (
-        standing()
-        .filter(_operator_exists())
-        .exclude(transition__cluster__error_code=NOT_CONFIGURED)
-    )
+    return standing().filter(_operator_exists(), configured_clusters("transition__cluster__"))
 
 
 def operator_key(row: Transition | Operator) -> OperatorKey:

@@ -27,7 +27,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from olmweb.clusters import request_totals
-from olmweb.models import LOCAL, NOT_CONFIGURED, ChangeEvent, Cluster, ResourceWatch, SyncRun
+from olmweb.models import LOCAL, ChangeEvent, Cluster, ResourceWatch, SyncRun, configured_clusters
 from olmweb.runtime import beat, counters
 from olmweb.runtime.leases import is_held
 from olmweb.tasks import Queue
@@ -117,7 +117,7 @@ class StateCollector(Collector):
         age = _gauge(
             "cluster_sync_age_seconds", "Since the last complete pass over a cluster.", ["cluster"]
         )
-        for cluster in Cluster.objects.exclude(error_code=NOT_CONFIGURED):
+        for cluster in Cluster.objects.filter(configured_clusters()):
             if cluster.answers is not None:
                 reachable.add_metric([cluster.name], int(cluster.answers))
             seconds = _age(cluster.synced_at, now)
@@ -145,7 +145,7 @@ class StateCollector(Collector):
         )
         lists = _counter("feed_lists", "Full lists of a feed.", labels)
         watches = _counter("feed_watches", "Watch requests of a feed.", labels)
-        rows = ResourceWatch.objects.exclude(cluster__error_code=NOT_CONFIGURED).order_by()
+        rows = ResourceWatch.objects.filter(configured_clusters("cluster__")).order_by()
         for row in rows.select_related("cluster"):
             values = [row.cluster.name, row.resource]
             times = [moment for moment in (row.last_event_at, row.listed_at) if moment]
@@ -169,7 +169,7 @@ class StateCollector(Collector):
         yield count
 
     def _operators(self, limited: GaugeMetricFamily) -> Iterable[Metric]:
-        operators = _rows("installs.Operator").exclude(cluster__error_code=NOT_CONFIGURED)
+        operators = _rows("installs.Operator").filter(configured_clusters("cluster__"))
         count = _gauge(
             "operators",
             "Installed operators; finding is empty where there is none.",
@@ -334,7 +334,7 @@ class StateCollector(Collector):
             "bundle_count": _gauge("catalog_bundles", "Bundles of a catalog.", labels),
             "problem_count": _gauge("catalog_problems", "Faults of a catalog's content.", labels),
         }
-        catalogs = _rows("catalogs.Catalog").exclude(cluster__error_code=NOT_CONFIGURED)
+        catalogs = _rows("catalogs.Catalog").filter(configured_clusters("cluster__"))
         for catalog in catalogs.select_related("cluster").order_by("id"):
             cluster = catalog.cluster.name if catalog.cluster else LOCAL
             values = [cluster, catalog.namespace, catalog.slug]

@@ -22,7 +22,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from olmweb.clusters import due
-from olmweb.models import NOT_CONFIGURED, Cluster
+from olmweb.models import Cluster, configured_clusters
 from olmweb.runtime.leases import Held, acquire, holders, release, this_process
 from olmweb.runtime.worker import broker_answers, seconds_since_heartbeat, stop_requested
 
@@ -89,7 +89,7 @@ class Registration:
         try:
             if self._held is None or not self._held.renew(WATCH_LEASE):
                 self._held = acquire(self._name, WATCH_LEASE)
-            clusters = list(Cluster.objects.exclude(error_code=NOT_CONFIGURED))
+            clusters = list(Cluster.objects.filter(configured_clusters()))
             for cluster in waiting(clusters, timezone.now()):
                 enqueue(cluster.pk, self._send)
         except DatabaseError as error:
@@ -176,7 +176,7 @@ class TimeSlice:
         busy = {_cluster_id(name) for name in watchers}
         # Clusters that are due for less than that get a free slot.
         late = now - timedelta(seconds=max(MIN_SLICE, 2 * settings.STATE_POLL))
-        left = Cluster.objects.exclude(pk__in=busy).exclude(error_code=NOT_CONFIGURED)
+        left = Cluster.objects.filter(configured_clusters()).exclude(pk__in=busy)
         count = sum(
             1
             for cluster in left

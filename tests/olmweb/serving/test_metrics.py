@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from installs.models import Action, ActionBatch, Notification
 from olmweb import __version__, clusters
 from olmweb.clusters import client_for
-from olmweb.kube.errors import KubeError
-from olmweb.models import INTERNAL, NOT_CONFIGURED, Cluster, ResourceWatch
+from olmweb.kube.errors import Internal, KubeError
+from olmweb.models import NOT_CONFIGURED, Cluster, ResourceWatch
 from olmweb.runtime import beat, counters, leases
 from olmweb.serving import http_metrics, metrics
 from olmweb.serving.metrics import StateCollector
@@ -128,7 +128,7 @@ def test_whether_a_cluster_answers_has_no_sample_while_that_is_not_known(
     public: None, client: Client, db: None
 ) -> None:
     make_cluster(name="new", reachable=None)
-    make_cluster(name="crashed", reachable=False, error_code=INTERNAL)
+    make_cluster(name="crashed", reachable=False, error_code=Internal.code)
     make_cluster(name="away", reachable=False, error_code="unreachable")
     text = client.get("/metrics").content.decode()
     samples = re.findall(r'^olmweb_cluster_reachable{cluster="(\w+)"} (\S+)', text, re.MULTILINE)
