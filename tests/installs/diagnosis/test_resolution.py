@@ -3,6 +3,7 @@
 import pytest
 
 from installs.diagnosis.chains import diagnose
+from installs.diagnosis.resolution import blamed_catalog, connection_error
 from installs.diagnosis.types import Observation
 from tests.worlds.observations import (
     NS,
@@ -17,6 +18,16 @@ from tests.worlds.observations import (
     plan,
     subscription,
 )
+
+
+def test_the_catalog_is_read_from_messages_of_earlier_releases_of_olm() -> None:
+    message = (
+        "error using catalog community (in namespace olm): failed to list bundles: "
+        "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+    )
+    error = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+    assert blamed_catalog(message) == ("olm", "community")
+    assert connection_error(message) == ("olm", "community", error)
 
 
 def test_a_catalog_that_says_ready_and_does_not_answer_is_the_broken_link() -> None:
