@@ -81,6 +81,10 @@ HOSTILE = ("a", '"', 'a"', "a ", "[a, ", "a/", "a: ", ' in namespace "', "\n", "
 entries = pytest.mark.parametrize("entry", knowledge(), ids=lambda entry: entry.id)
 
 
+def steps_of(entry: KnowledgeEntry) -> list[str]:
+    return [*entry.remedy, *(step for variant in entry.variants for step in variant.remedy)]
+
+
 def texts_of(entry: KnowledgeEntry) -> list[str]:
     every = dict.fromkeys((name.rstrip("0123456789") for name in entry.regex.groupindex), "x")
     texts = [entry.cause, *for_facts(entry.remedy, every)]
@@ -229,6 +233,8 @@ def test_every_placeholder_is_a_fact_or_a_name_of_the_subject() -> None:
         groups = {name.rstrip("0123456789") for name in entry.regex.groupindex}
         for text in texts_of(entry):
             assert set(PLACEHOLDER.findall(text)) <= groups | set(SUBJECT_NAMES), entry.id
+        of_facts = re.findall(r"^\[([a-z_]+)\] ", "\n".join(steps_of(entry)), re.MULTILINE)
+        assert set(of_facts) <= groups, entry.id
         # A fact of these names would hide the subject's own.
         assert not groups & {"name", "namespace", "kind"}, entry.id
         for variant in entry.variants:
