@@ -537,11 +537,12 @@ def installable_kinds(cluster: Cluster) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class CatalogSummary:
     """The catalogs of the clusters shown, each counted once whatever the ways in which it is there;
-    `outdated` have content, but of an earlier time in each of the ways; `troubled` are the ways
-    that fail or are stale, on clusters that answer."""
+    `outdated` have content, but of an earlier time in each of the ways; `failed` have none because
+    a read failed; `troubled` are the ways that fail or are stale, on clusters that answer."""
 
     serving: int
     outdated: int
+    failed: int
     troubled: list[CatalogState]
     new: int
     unreachable: int
@@ -558,6 +559,10 @@ def _is_served(entries: Sequence[CatalogState]) -> bool:
     return any(row.state == Catalog.State.SERVING and not row.stale for row in entries)
 
 
+def _has_content(entries: Sequence[CatalogState]) -> bool:
+    return any(row.synced_at is not None for row in entries)
+
+
 def catalog_summary(rows: Sequence[CatalogState], clusters: Sequence[Cluster]) -> CatalogSummary:
     """Of these clusters; no query. Catalogs read from files belong to no cluster and count
     everywhere."""
@@ -571,6 +576,10 @@ def catalog_summary(rows: Sequence[CatalogState], clusters: Sequence[Cluster]) -
         outdated=sum(
             not _is_served(entries)
             and any(row.stale and row.synced_at is not None for row in entries)
+            for entries in catalogs
+        ),
+        failed=sum(
+            not _has_content(entries) and any(row.state == states.FAILED for row in entries)
             for entries in catalogs
         ),
         troubled=[row for entries in catalogs for row in entries if row.stale],

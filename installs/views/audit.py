@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
@@ -56,11 +57,12 @@ class AuditQuery:
 @require_safe
 def audit_page(request: HttpRequest) -> HttpResponse:
     """Pickers as a plain GET form; filters by bucket and text in the URL."""
-    # Of twins the ClusterCatalog comes first: a CatalogSource may tell its channels' heads alone.
+    # Catalogs of no cluster come last in every database: the first catalog is the default. Of twins
+    # the ClusterCatalog comes first: a CatalogSource may tell its channels' heads alone.
     catalogs = list(
         Catalog.objects.filter(revision__gt=0)
         .select_related("cluster")
-        .order_by("cluster__name", "-package_count", "-source_kind", "slug")
+        .order_by(F("cluster__name").asc(nulls_last=True), "-package_count", "-source_kind", "slug")
     )
     notices: list[str] = []
     context: dict[str, Any] = {

@@ -293,6 +293,15 @@ def test_problems_filter_by_severity_and_package_errors_first(reader, catalog):
     assert "No problem of the content matches." in text_of(none)
 
 
+def test_problems_of_a_catalog_without_any_say_whether_its_content_was_checked(reader, catalog):
+    page = text_of(reader.get(URL, {"tab": "problems"}))
+    assert "No problem in the content." in page
+    assert "Kind of problem" not in page, "there is nothing to filter"
+    make_catalog(name="broken", synced_at=None, state="failed", revision=0)
+    page = text_of(reader.get("/catalogs/-/broken", {"tab": "problems"}))
+    assert "No content was read yet, so none was checked." in page
+
+
 def test_the_consequence_of_problems_names_the_catalogsource_that_serves(reader, catalog):
     make_problem(catalog=catalog)
     source = {"name": catalog.name, "cluster": catalog.cluster, "source_kind": "CatalogSource"}

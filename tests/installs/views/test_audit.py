@@ -318,3 +318,10 @@ def test_texts_of_a_catalog_are_neither_formulas_nor_markup_in_exports(
     params = {"catalog": "prod/redhat-operators", "method": "platformoperator"}
     assert "\n'=cmd," in reader.get(API, {**params, "format": "csv"}).content.decode()
     assert r"a \| \<b\> \# c" in reader.get(API, {**params, "format": "md"}).content.decode()
+
+
+def test_a_catalog_of_a_cluster_is_audited_before_one_of_no_cluster(
+    reader: Client, catalog: Catalog
+) -> None:
+    make_catalog(name="team-files", source_kind="File")
+    assert reader.get(URL).context["query"].catalog == catalog

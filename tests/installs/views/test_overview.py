@@ -198,6 +198,22 @@ def test_catalogs_in_trouble_are_named_with_their_error(reader: Client) -> None:
     assert "404 Not Found" in page.text
 
 
+def test_troubled_catalogs_are_counted_told_apart_and_never_dropped(reader: Client) -> None:
+    cluster = make_cluster(name="prod")
+    make_operator(cluster=cluster)
+    old = timezone.now() - timedelta(hours=9)
+    make_catalog(cluster=cluster, name="redhat", synced_at=old)
+    source: dict[str, Any] = {"cluster": cluster, "source_kind": "CatalogSource"}
+    make_catalog(name="redhat", slug="m.redhat", namespace="market", synced_at=old, **source)
+    for name in ("a", "b", "c"):
+        state: dict[str, Any] = {"state": "failed", "synced_at": None, "namespace": "market"}
+        make_catalog(name=name, slug=f"m.{name}", **state, **source)
+    page = assert_page(reader.get("/"))
+    assert "0 serving, 1 stale, 3 failed" in page.text
+    assert "CatalogSource in market" in page.text
+    assert "1 more" in page.text
+
+
 def test_catalogs_of_an_unreachable_cluster_are_counted_and_not_listed(reader: Client) -> None:
     silent = make_cluster(name="prod", reachable=False, error_text="connection refused")
     make_operator(cluster=silent)
