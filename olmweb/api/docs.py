@@ -13,6 +13,7 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
+from django.utils.html import format_html, format_html_join
 from django.views.decorators.http import require_safe
 
 EXAMPLES = {
@@ -93,7 +94,7 @@ def _endpoint(
         anchor=operation["operationId"],
         method=method.upper(),
         path=path,
-        about=operation.get("description", ""),
+        about=_with_code(operation.get("description", "")),
         is_list=items is not None,
         parameters=tuple(
             _parameter(parameter, schemas) for parameter in operation.get("parameters", ())
@@ -112,7 +113,20 @@ def _parameter(described: Mapping[str, Any], schemas: Mapping[str, Any]) -> Para
     values = ", ".join(map(str, schema.get("enum", ()))) or schema.get("type", "")
     if "maximum" in schema:
         values = f"{schema['minimum']} to {schema['maximum']}"
-    return Parameter(described["name"], described["in"], described.get("description", ""), values)
+    about = _with_code(described.get("description", ""))
+    return Parameter(described["name"], described["in"], about, values)
+
+
+def _with_code(description: str) -> str:
+    """A description as HTML: the words between backticks, Markdown in OpenAPI, are code."""
+    parts = enumerate(description.split("`"))
+    return format_html_join(
+        "", "{}", ((_code(part) if index % 2 else part,) for index, part in parts)
+    )
+
+
+def _code(word: str) -> str:
+    return format_html("<code>{}</code>", word)
 
 
 def _resolve(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:

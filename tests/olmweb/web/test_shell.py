@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.template import Context, Template
+from django.template.loader import render_to_string
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
@@ -405,3 +407,19 @@ def test_the_menu_of_many_clusters_lists_the_worst_ones_and_leads_to_all(reader:
     assert "4 of 20 clusters, worst first" in menu
     everything = '<a href="/"><span class="olm-menu-main">All 20 clusters</span></a>'
     assert menu.index(everything) < menu.index("4 of 20 clusters, worst first")
+
+
+def test_the_frame_of_the_errors_without_a_shell_shares_its_class_with_nothing() -> None:
+    """Two rules of one class undo each other's margins."""
+    frame = re.search(r'<main class="([\w-]+)">', render_to_string("500.html"))
+    assert frame
+    css = "".join(path.read_text() for path in (settings.BASE_DIR / "static/src").glob("*.css"))
+    assert len(re.findall(rf"\.{frame[1]}(?![\w-])", css)) == 1
+    templates = [path.read_text() for path in (settings.BASE_DIR / "templates").rglob("*.html")]
+    assert sum(bool(re.search(rf"[\" ]{frame[1]}[\" ]", text)) for text in templates) == 1
+
+
+def test_the_api_docs_show_code_and_no_backticks(reader: Client) -> None:
+    markup = reader.get("/api/v1/docs").content.decode()
+    assert "<code>Idempotency-Key</code>" in markup
+    assert "`" not in markup
