@@ -49,7 +49,7 @@ STAGES = {
         *("install_releases", "install_extensions", "install_v0"),
         *("csv_groups", "csv_requirements", "install_csv"),
     ),
-    "runtime": ("runtime", "runtime_events", "runtime_pods", "notes"),
+    "runtime": ("runtime", "runtime_scheduling", "runtime_events", "runtime_pods", "notes"),
     "normal": ("normal", "normal_openshift", "normal_workloads"),
 }
 # Refusals of the API server: any controller may pass them on about any object, so that they come
@@ -178,6 +178,8 @@ class Finding:
         cause = fill_sentence(self.cause_template, self.values)
         if not self.others:
             return cause
+        if self._excludes_nodes:
+            return f"{cause} {_MORE_REASONS.format(self._errors)}"
         count = f"The message names {self._errors} errors; read the steps for all of them first."
         return f"{cause} {count}"
 
@@ -190,7 +192,13 @@ class Finding:
         for other in self.others:
             title = "" if other.title == self.title else f"{other.title}. "
             errors.append((title + other.cause, other.remedy))
-        return with_more_errors(steps, errors, self._errors)
+        noun = "Reason" if self._excludes_nodes else "Error"
+        return with_more_errors(steps, errors, self._errors, noun)
+
+    @property
+    def _excludes_nodes(self) -> bool:
+        """Whether the message lists reasons of the scheduler, of which one is a way out."""
+        return "excludes" in self.facts
 
     @property
     def _errors(self) -> int:
@@ -286,6 +294,10 @@ _PLAN_DENIED = (
 _PLANS = "installplans.operators.coreos.com"
 # Facts of a message that joins several errors: a JSON list of those that the entry is not of, and
 # how many of them it leaves out.
+_MORE_REASONS = (
+    "The message names {} reasons that exclude nodes; the pod starts once one node that it may use "
+    "has none of them left."
+)
 _OTHERS, _LEFT_OUT = "other_errors", "errors_left_out"
 _OTHERS_LIMIT = 4
 # Entries whose message may refuse several fields of one object.
@@ -294,6 +306,7 @@ _FIELD_ERRORS = ("api-invalid", "crd-schema-invalid", "crd-existing-cr-invalid")
 _REPORTER = ("kind", "namespace", "name")
 # Facts that say which object an error is about.
 _OBJECT_FACTS = (
+    "excludes",
     *("object_kind", "object_name", "object_namespace", "object", "resource", "crd", "property"),
     *("catalog", "catalog_name", "catalog_namespace", "host", "csv", "apiservice", "deployment"),
     *("secret", "po", "catalogd", "controller"),
@@ -485,7 +498,10 @@ def _others(match: KnowledgeMatch, text: str, kind: str) -> list[str]:
         if other and not other.entry.wrapper and other.entry.stage != "normal":
             by_subject.setdefault(_subject(other), error)
     if by_subject.pop(_subject(match), ""):
-        return list(by_subject.values())
+        subjects = list(by_subject)
+        if "excludes" in match.facts:  # reasons of the scheduler, of which any is a way out
+            subjects.sort(key=lambda subject: list(by_id()).index(subject[0]))
+        return [by_subject[subject] for subject in subjects]
     # Its texts are about all errors that have its cause.
     others = [error for subject, error in by_subject.items() if subject[0] != match.entry.id]
     return others if len(others) < len(by_subject) else []

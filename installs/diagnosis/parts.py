@@ -5,6 +5,8 @@ what failed and the way back from it (helm-operator-plugins pkg/client/actioncli
 pkg/action/upgrade.go); Kubernetes' aggregates as "[a, b]", in random order where they come from a
 map (apimachinery pkg/util/errors/errors.go); errors.Join of Go with line ends; the cluster version
 operator's as lines below "for multiple reasons:" (pkg/cvo of openshift/cluster-version-operator).
+kube-scheduler lists how many nodes each reason excludes (pkg/scheduler/framework/types.go of
+kubernetes).
 """
 
 import re
@@ -80,6 +82,14 @@ _HELM_ENDS = re.compile(
 _AGGREGATE_IN = re.compile(
     r"(?P<before>(?:[^\[\]\n]{0,300}: )?)\[(?P<errors>[\s\S]+)\](?P<after>(?:: [^\[\]\n]{1,200})?)"
 )
+# Reasons of the scheduler for the nodes that do not take a pod, without what it says of preemption.
+_EXCLUDED_NODES = re.compile(
+    r"(?P<before>(?:pod [^:\s]{1,600}(?: container [^:\s]{1,300})?: )?"
+    r"Unschedulable: 0/\d{1,6} nodes are available: )"
+    r"(?P<reasons>[^\n]{1,4000}?)\.?"
+    r"(?: (?:preemption: |no new claims |still not |not found\b)[^\n]{0,4000})?$"
+)
+_NEXT_EXCLUDED = re.compile(r", (?=\d{1,6} )")
 # Of operator-controller's clusterobjectset_controller.go; an object has several lines.
 _COLLISIONS = re.compile(r"revision object collisions in phase \d{1,9}\n")
 # How errors begin that are not alike, and those of one field each.
@@ -229,6 +239,7 @@ def _joined(text: str) -> list[str]:
     errors = [text]
     if match := _way_back(text):
         errors = [match["before"] + match["first"], match["before"] + match["second"]]
+    errors = [part for error in errors for part in _excluded_nodes(error)]
     errors = [part for error in errors for part in _collisions(error) or _HELM_ENDS.split(error)]
     errors = [part for error in errors for part in _aggregated(error)]
     return errors if len(errors) > 1 else []
@@ -249,6 +260,15 @@ def _aggregated(text: str) -> list[str]:
     beginnings = f"{re.escape(alike[0])}|{_BEGINNINGS}" if alike else _BEGINNINGS
     errors = re.split(f", (?={beginnings})", match["errors"], maxsplit=_ERRORS_LIMIT)
     return [match["before"] + error + match["after"] for error in errors]
+
+
+def _excluded_nodes(text: str) -> list[str]:
+    """Each reason for which the scheduler excludes nodes; the text itself if it lists none."""
+    match = _EXCLUDED_NODES.match(text)
+    reasons = _NEXT_EXCLUDED.split(match["reasons"]) if match else []
+    if match is None or len(reasons) == 1:
+        return [text]
+    return [f"{match['before']}{reason}." for reason in reasons]
 
 
 def _collisions(text: str) -> list[str]:

@@ -451,13 +451,17 @@ def fill_steps(templates: tuple[str, ...], values: Mapping[str, str]) -> tuple[s
 
 
 def with_more_errors(
-    steps: tuple[str, ...], errors: Sequence[tuple[str, tuple[str, ...]]], total: int
+    steps: tuple[str, ...],
+    errors: Sequence[tuple[str, tuple[str, ...]]],
+    total: int,
+    noun: str = "Error",
 ) -> tuple[str, ...]:
     """The remedy of the first of `total` errors that a message names, and those of the others, each
-    with what it says. A sentence that is already there is left out with its commands."""
+    with its cause after `noun` and its number. A sentence that is already there is left out with
+    its commands."""
     shown = list(steps)
     for number, (words, remedy) in enumerate(errors, 2):
-        shown.append(f"Error {number} of {total}: {words}")
+        shown.append(f"{noun} {number} of {total}: {words}")
         for block in _blocks(remedy):
             shown += block if set(block) - set(shown) else ()
     if left := total - 1 - len(errors):
