@@ -269,7 +269,14 @@ _HAVE_PLANS = ("InstallPlan", "Subscription")
 _PLAN_STAYS_FAILED = "OLM does not try a failed InstallPlan again."
 _RETRY = "press Retry on the Subscription"
 _NAMES_RETRY = re.compile(r"\b[Pp]ress Retry on the Subscription\b")
-_PLAN_GOES = "api-namespace-terminating"
+# OLM makes the ClusterServiceVersions of a plan before all else (OrderSteps of its API), and goes
+# back to no other version while they exist; see installs/actions/retry.py.
+_RETRY_OF_UPGRADE = (
+    "For an upgrade whose ClusterServiceVersion exists, which OLM makes first, Retry lists the "
+    "objects that are left to delete by hand."
+)
+_NAMES_BOTH_VERSIONS = re.compile(r"\bFor an upgrade\b|\bone that (?:it|this) replaces\b")
+_PLAN_GOES = ("api-namespace-terminating", "api-namespace-missing")
 # A plan in this phase has no message but the error of its last attempt, which begins so.
 _PLAN_TRIED = "Installing"
 _TRIED_AGAIN = "retrying execution due to error:"
@@ -428,7 +435,7 @@ def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     """The finding whose note says how long OLM tries an InstallPlan, whatever the cause, that a
     failed one stays failed, and when it tries a ClusterServiceVersion again that waits for RBAC.
     It names the Retry unless the remedy does, or replaces the plan, or the plan goes with its
-    namespace."""
+    namespace; and what the Retry leaves of an upgrade."""
     if reason == _WAITS_FOR_RBAC:
         retryable = finding.retryable and finding.id in (*_REFUSALS, _DENIED)
         return replace(finding, retryable=retryable, note=_TRIED_AFTER_RBAC)
@@ -439,10 +446,15 @@ def _with_outcome(finding: Finding, kind: str, reason: str) -> Finding:
     else:
         return finding
     steps = finding.remedy_templates
-    names_next_step = finding.id == _PLAN_GOES or any(map(_NAMES_RETRY.search, steps))
-    if names_next_step or (not finding.retryable and replaces_plan(steps)):
+    replaced = not finding.retryable and replaces_plan(steps)
+    names_retry = any(map(_NAMES_RETRY.search, steps))
+    if finding.id in _PLAN_GOES or (replaced and not names_retry):
         return replace(finding, note=note)
-    return replace(finding, note=f"{note} When the cause is gone, {_RETRY}.")
+    if not names_retry:
+        note = f"{note} When the cause is gone, {_RETRY}."
+    if by_id()[finding.id].installs_nothing or any(map(_NAMES_BOTH_VERSIONS.search, steps)):
+        return replace(finding, note=note)
+    return replace(finding, note=f"{note} {_RETRY_OF_UPGRADE}")
 
 
 def _tried_for_ever(finding: Finding) -> bool:
@@ -558,10 +570,11 @@ def render(
         remedy_templates=completed(
             _about_unpack_pod(for_facts((variant or entry).remedy, facts), facts),
             kind,
-            plan_failed=reason == _PLAN_FAILED,
+            plan_failed=kind in _HAVE_PLANS and reason == _PLAN_FAILED,
             fails_forward=reason != _WAITS_FOR_RBAC,
             clusterwide=facts.get("object_namespace") == "",
             makes_bundles=_makes_bundles(facts, reason),
+            written_back=_is_written_back(values),
         ),
         retryable=(entry.retryable if retryable is None else retryable)
         and all(other.retryable for other in others),
@@ -585,6 +598,25 @@ def _findings_of_others(
     return tuple(
         render(match.entry, match.facts, subject, reason) for match in matches if match is not None
     )
+
+
+# CatalogSources that marketplace-operator of OpenShift writes back (pkg/defaults).
+_MARKETPLACE = "openshift-marketplace"
+_DEFAULT_CATALOGS = (
+    *("redhat-operators", "certified-operators", "community-operators", "redhat-marketplace"),
+)
+
+
+def _is_written_back(values: Mapping[str, str]) -> bool | None:
+    """Whether the CatalogSource that a message is about is one of OpenShift's own; None if its
+    name is not known."""
+    if values.get("kind") == "CatalogSource":
+        namespace, name = values.get("namespace"), values.get("name")
+    else:
+        namespace, name = values.get("object_namespace"), values.get("catalog")
+    if not namespace or not name:
+        return None
+    return namespace == _MARKETPLACE and name in _DEFAULT_CATALOGS
 
 
 def _makes_bundles(facts: Mapping[str, str], reason: str) -> bool | None:

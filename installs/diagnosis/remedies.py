@@ -35,18 +35,23 @@ def completed(
     fails_forward: bool,
     clusterwide: bool,
     makes_bundles: bool | None,
+    written_back: bool | None,
 ) -> tuple[str, ...]:
     """The steps with what they need on OpenShift and for an object of `kind`; `plan_failed` is
     whether its message is that of a failed InstallPlan, `fails_forward` whether OLM may replace a
     ClusterServiceVersion that failed with this message, `clusterwide` whether it is about a request
     at the cluster scope, `makes_bundles` whether it is of a release of rukpak that makes Bundles of
-    BundleDeployments, None if it is not known."""
+    BundleDeployments, None if it is not known, `written_back` whether the CatalogSource is one that
+    OpenShift writes back, None if it is not known."""
     if clusterwide:
         steps = tuple(step.replace(_ANY_ROLE, _CLUSTER_ROLE) for step in steps)
     steps = _with_former_kind(_with_own_revisions(_with_openshift(steps), kind), kind)
     steps = _with_former_source(_with_namespace_of_rukpak(steps), kind, makes_bundles)
     steps = _with_name_of_controller(steps, kind)
-    steps = _with_own_catalogs_of_openshift(_with_own_bundle_deployment(steps, kind))
+    steps = _with_own_bundle_deployment(steps, kind)
+    steps = _with_own_catalogs_of_openshift(steps, written_back)
+    if plan_failed:
+        steps = tuple(_NEXT_ATTEMPT.sub("Press Retry on the Subscription", step) for step in steps)
     if kind == "InstallPlan" or (kind == "Subscription" and plan_failed):
         return _with_way_past_plan(steps)
     if kind == "ClusterServiceVersion":
@@ -188,6 +193,11 @@ def _with_own_bundle_deployment(steps: tuple[str, ...], kind: str) -> tuple[str,
     return tuple(step.replace(listed, own) for step in steps)
 
 
+# OLM does not try a failed plan again.
+_NEXT_ATTEMPT = re.compile(
+    r"^Wait for the next attempt(?: of the InstallPlan)?\b(?!.{0,99}\bpress Retry\b)"
+)
+
 _EDITS_CATALOG = re.compile(r"^\$ kubectl (?:-n \S+ )?edit (clustercatalog|catalogsource)\b")
 # Resource of a catalog -> a step that changes its image, and what to do where that is undone.
 _WRITTEN_BACK = {
@@ -208,16 +218,32 @@ _WRITTEN_BACK = {
 }
 
 
-def _with_own_catalogs_of_openshift(steps: tuple[str, ...]) -> tuple[str, ...]:
+_SETS_IMAGE_BACK = re.compile(r"\bset spec\.image back\b(?! to\b)")
+_SETS_IMAGE = re.compile(r"\bset spec\.image (?:of the CatalogSource )?(?:back )?to\b")
+_IS_WRITTEN_BACK = (
+    "OpenShift writes spec.image of this catalog back. Switch the catalog off in spec.sources of "
+    "the OperatorHub cluster (name and disabled: true), and create a CatalogSource with another "
+    "name and the other image, which the Subscriptions then name in spec.source.",
+    "$ oc edit operatorhub cluster",
+)
+
+
+def _with_own_catalogs_of_openshift(
+    steps: tuple[str, ...], written_back: bool | None
+) -> tuple[str, ...]:
     """The steps, after those that edit the image of a catalog with what to do where that is
-    undone."""
+    undone; in their place if it is known to be."""
     edits = [(at, _EDITS_CATALOG.search(step)) for at, step in enumerate(steps)]
     at, edit = next(((at, edit) for at, edit in reversed(edits) if edit), (0, None))
     if edit is None:
         return steps
     change, sentence = _WRITTEN_BACK[edit[1]]
-    if not any(change.search(step) for step in steps):
+    if written_back is False or not any(change.search(step) for step in steps):
         return steps
+    if written_back:
+        used = [_SETS_IMAGE_BACK.sub("use an earlier one", step) for step in steps]
+        used = [_SETS_IMAGE.sub("use", step) for step in used]
+        return (*used[:at], *_IS_WRITTEN_BACK, *used[at + 1 :])
     return (*steps[: at + 1], sentence, *steps[at + 1 :])
 
 

@@ -534,7 +534,7 @@ def test_commands_in_the_namespace_of_rukpak_are_followed_by_that_of_openshift()
 )
 def test_an_edit_of_a_catalog_says_what_openshift_undoes(kind: str, words: str) -> None:
     message = "error creating image source: reading manifest v9 in q/c: manifest unknown"
-    finding = classify(message, kind=kind, name="c", namespace="ns")
+    finding = classify(message, kind=kind)
     assert finding is not None
     undone = [step for step in finding.remedy if "OpenShift writes" in step]
     assert [words in step for step in undone] == [True] * bool(words)

@@ -140,6 +140,97 @@ def test_the_note_on_a_failed_plan_does_not_repeat_the_retry_of_the_remedy() -> 
     assert "For an upgrade the Subscription" in finding.remedy[-1]
 
 
+@pytest.mark.parametrize("kind", ["InstallPlan", "Subscription"])
+@pytest.mark.parametrize(
+    ("message", "tells_upgrade"),
+    [
+        ("error creating role loki: etcdserver: leader changed", True),
+        ('secret pull-secret does not exist - secrets "pull-secret" not found', True),
+        ("Bundle extract Job failed with Reason: DeadlineExceeded, and Message: late", False),
+        ('error creating role loki: namespaces "loki" not found', False),
+    ],
+)
+def test_the_note_on_a_failed_plan_says_what_the_retry_leaves_of_an_upgrade(
+    kind: str, message: str, tells_upgrade: bool
+) -> None:
+    finding = classify(message, kind=kind, reason="InstallComponentFailed")
+    assert finding is not None
+    assert ("Retry lists the objects that are left to delete" in finding.note) is tells_upgrade
+
+
+def test_nothing_is_retried_in_a_namespace_that_is_gone() -> None:
+    finding = classify(
+        'error creating role loki: namespaces "loki" not found',
+        kind="InstallPlan",
+        reason="InstallComponentFailed",
+    )
+    assert finding is not None
+    assert "Retry" not in finding.note
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "begins"),
+    [
+        ("InstallPlan", "InstallComponentFailed", "Press Retry on the Subscription, which makes"),
+        ("InstallPlan", "Installing", "Wait for the next attempt of the InstallPlan"),
+    ],
+)
+def test_only_a_plan_that_has_not_failed_has_another_attempt(
+    kind: str, reason: str, begins: str
+) -> None:
+    finding = classify(
+        'error updating rolebinding loki: rolebindings.rbac.authorization.k8s.io "loki" not found',
+        kind=kind,
+        reason=reason,
+    )
+    assert finding is not None
+    assert finding.remedy[0].startswith(begins)
+
+
+def test_a_clusterserviceversion_that_failed_has_another_attempt() -> None:
+    finding = classify(
+        'install strategy failed: Post "https://10.96.0.1:443/apis/apps/v1/namespaces/loki'
+        '/deployments": dial tcp 10.96.0.1:443: connect: connection refused',
+        kind="ClusterServiceVersion",
+        reason="InstallComponentFailed",
+    )
+    assert finding is not None
+    assert not any("Retry" in step for step in finding.remedy)
+
+
+def test_olm_makes_what_is_missing_of_an_apiservice_when_it_installs_again() -> None:
+    finding = classify(
+        'services "loki-operator-service" not found',
+        kind="ClusterServiceVersion",
+        reason="APIServiceResourceIssue",
+    )
+    assert finding is not None
+    assert "for the operator's APIServices" in finding.cause
+    assert finding.remedy[0].startswith("Wait until OLM has installed the operator again")
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "said"),
+    [
+        ("redhat-operators", "openshift-marketplace", "of this catalog back"),
+        ("acme", "openshift-marketplace", ""),
+        ("redhat-operators", "olm", ""),
+        ("", "", "of its own catalogs"),
+    ],
+)
+def test_openshift_writes_only_its_own_catalogs_back(name: str, namespace: str, said: str) -> None:
+    finding = classify(
+        "couldn't ensure registry server - update pod acme-x7q2p in a CrashLoopBackOff state: "
+        "deleted update pod",
+        kind="CatalogSource",
+        name=name,
+        namespace=namespace,
+    )
+    assert finding is not None
+    sentences = [step for step in finding.remedy if step.startswith("OpenShift writes")]
+    assert [said in step for step in sentences] == ([True] if said else [])
+
+
 def test_the_note_on_a_plan_does_not_repeat_a_remedy_that_begins_with_the_retry() -> None:
     finding = classify(
         "retrying execution due to error: error generating ownerrefs for secret loki: "
