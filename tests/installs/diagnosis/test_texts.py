@@ -198,6 +198,25 @@ def test_a_clusterserviceversion_that_failed_has_another_attempt() -> None:
     assert not any("Retry" in step for step in finding.remedy)
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("Internal error occurred: resource quota evaluation timed out", "the ResourceQuotas of"),
+        ('error updating CRD "lokis.x.io": admission webhook "v.x.io" denied the request: no',
+         "does not allow the CRD lokis.x.io, which the InstallPlan brings"),
+        ('admission webhook "v.x.io" denied the request: no', "An InstallPlan makes no pods"),
+        ('clusterroles.rbac.authorization.k8s.io "loki" is forbidden: ValidatingAdmissionPolicy '
+         "'p' with binding 'b' denied request: no", "An InstallPlan makes no pods"),
+    ],
+)  # fmt: skip
+def test_a_failed_plan_is_explained_by_what_its_message_decides(message: str, said: str) -> None:
+    finding = classify(message, kind="InstallPlan", reason="InstallComponentFailed")
+    assert finding is not None
+    text = " ".join((finding.cause, *finding.remedy))
+    assert said in text
+    assert "meet it with spec.config" not in text
+
+
 def test_olm_makes_what_is_missing_of_an_apiservice_when_it_installs_again() -> None:
     finding = classify(
         'services "loki-operator-service" not found',
