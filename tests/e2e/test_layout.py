@@ -23,16 +23,24 @@ def test_the_button_of_the_audit_stands_on_the_line_of_what_it_is_about(new_page
     assert abs(select["y"] + select["height"] / 2 - button["y"] - button["height"] / 2) < 2
 
 
-def test_the_audit_shows_the_name_of_its_catalog_in_full(new_page) -> None:
-    page = new_page(viewport={"width": 1280, "height": 900})
-    page.goto("/audit/")
-    clipped = """select => {
-      const width = select.offsetWidth;
-      for (const option of [...select.options]) if (!option.selected) option.remove();
-      select.style.maxWidth = "none";
-      return width < select.offsetWidth;
-    }"""
-    assert not page.get_by_label("Catalog").evaluate(clipped)
+# Whether a choice is wider than the field that shows it.
+CLIPPED = """select => {
+  const width = select.getBoundingClientRect().width;
+  for (const option of [...select.options]) if (!option.selected) option.remove();
+  select.style.cssText = "width: max-content; max-width: none; flex: none";
+  return width + 1 < select.getBoundingClientRect().width;
+}"""
+
+
+@pytest.mark.parametrize("width", [1440, 1280, 390])
+def test_pickers_show_the_names_of_catalogs_and_clusters_in_full(new_page, width: int) -> None:
+    page = new_page(viewport={"width": width, "height": 900})
+    page.goto("/audit/?cluster=-")
+    for picker in ("#audit-catalog", "#audit-cluster"):
+        assert not page.locator(picker).evaluate(CLIPPED), picker
+    page.goto(PAGES["compare"])
+    for picker in ("select[name=from]", "select[name=to]"):
+        assert not page.locator(picker).evaluate(CLIPPED), picker
 
 
 def test_the_filters_of_a_catalogs_changes_stand_on_one_line(new_page) -> None:
