@@ -103,6 +103,8 @@ _BEGINNINGS = (
     r"|[a-z][\w.()\[\]/-]{0,300}: (?:required value|invalid value|unsupported value|forbidden"
     r"|duplicate value|too long|too many|not found)\b)"
 )
+# The line end before each rule that an account may not grant.
+_RULES = re.compile(r"\n(?=\{APIGroups:)")
 # Lines that tell more of the error before.
 _GOES_ON = ("authorization evaluation error: ", "ensure CRDs are installed first")
 _TWO_WORDS = re.compile(r"[A-Za-z]{2,40} [A-Za-z]{2,40} ")
@@ -287,7 +289,7 @@ def _lines(text: str) -> Iterator[str]:
         yield text
         return
     before = check = ""
-    for line in _with_checks_of_kapp(text.splitlines()):
+    for line in _with_checks_of_kapp(_RULES.sub(" ", text).splitlines()):
         if match := _CRD_CHECKS.match(line.strip()):
             check = match[1]
             yield match[0]
