@@ -6,7 +6,7 @@ stored in, and the garbage collector and the deletion of namespaces, which list 
 kind, stop for the whole cluster.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Q
@@ -67,9 +67,12 @@ def plan_remove(operator: Operator, *, without_conversion: bool = False) -> Plan
     )
 
 
-def removal_consequences(operator: Operator) -> tuple[str, ...]:
-    """The objects that a removal deletes and those that stay, in sentences."""
-    crds = object_counts(operator)
+def removal_consequences(
+    operator: Operator, counted: Mapping[str, int | None] | None = None
+) -> tuple[str, ...]:
+    """The objects that a removal deletes and those that stay, in sentences. `counted` are the
+    numbers of custom resources by definition, None if unknown; else those of the inventory."""
+    crds = object_counts(operator) if counted is None else counted
     if has_installed_nothing(operator) and not crds:
         return (
             f"{operator.kind} {operator.name} is deleted. It has not installed anything, so no "
@@ -92,7 +95,7 @@ def owned_crds(operator: Operator) -> list[CRDState]:
 
 def object_counts(operator: Operator) -> dict[str, int | None]:
     """The CustomResourceDefinitions of the operator with their numbers of custom resources when
-    those were counted last, None if they were not. At most two queries."""
+    the cluster was read last, None if unknown. At most two queries."""
     names = [crd.name for crd in owned_crds(operator)]
     counts = _counts(operator) if names else {}
     return {name: counts.get(name) for name in names}

@@ -368,10 +368,10 @@ class Counted:
 def count_instances(
     cluster: Cluster, definitions: Sequence[CRDState], user: AnyUser
 ) -> list[Counted]:
-    """Counts the objects that a removal deletes, in requests as the person who removes, and stores
-    the numbers.
+    """Counts the objects that a removal deletes, in requests as the person who removes.
 
-    One request per definition, in their order. Returns errors of the cluster, raises none.
+    One request per definition, in their order. Returns errors of the cluster, raises none. The
+    numbers are not stored: verdicts depend on the counts that OLM Web's own account may read.
     """
     identity = impersonation_for(user)
     counted: list[Counted] = []
@@ -395,10 +395,6 @@ def count_instances(
                     why = error.message
                     silent = why if isinstance(error, Unreachable | Unauthorized) else ""
             counted.append(Counted(definition.name, definition.served_kind, count, why))
-    numbers = {row.name: row.count for row in counted if row.count is not None}
-    if inventory := ClusterInventory.objects.filter(cluster=cluster).only("instances").first():
-        inventory.instances |= numbers
-        inventory.save(update_fields=["instances"])
     return counted
 
 

@@ -240,8 +240,10 @@ def remove(
     if request.method != "POST":
         return show_form(request, "remove", context)
     if request.POST.get("step") == "count":
-        context["counted"] = inventory.count_instances(operator.cluster, crds, request.user)
-        context["consequences"] = removal.removal_consequences(operator)
+        counted = inventory.count_instances(operator.cluster, crds, request.user)
+        numbers = {row.name: row.count for row in counted}
+        context["counted"] = counted
+        context["consequences"] = removal.removal_consequences(operator, numbers)
         return show_form(request, "remove", context)
     if request.POST.get("sure") != "yes":
         context["refusal"] = UNSURE

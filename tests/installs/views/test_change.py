@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from catalogs.models import Catalog, Package
-from installs.models import Action, ClusterInventory, Operator
+from installs.models import Action, ClusterInventory, CRDState, Operator
 from olmweb.clusters import client_for
 from olmweb.kube.resources import PLATFORM_OPERATORS
 from olmweb.models import Cluster
@@ -222,15 +222,18 @@ def test_the_objects_that_a_removal_takes_along_are_counted_on_request(
         ("retired.example.com", None),
     ]
     assert f"<strong>{there}</strong>" in response.content.decode()
-    stored = ClusterInventory.objects.get(cluster=prod).instances
-    assert stored == {"platformoperators.platform.openshift.io": there}
+    assert ClusterInventory.objects.get(cluster=prod).instances == {}, "an input of the verdicts"
+    CRDState.objects.exclude(name="platformoperators.platform.openshift.io").delete()
+    known = assert_page(writer.post(REMOVE, {"step": "count"})).text
+    assert f"platformoperators.platform.openshift.io with {there} custom resource" in known
+    assert "with all its custom resources" in assert_page(writer.get(REMOVE)).text
     assert "unknown: No version of it is served." in page.text
     assert "unknown: The cluster does not serve this kind (not yet or no longer)" in page.text
     assert "404" not in page.text
     assert not Action.objects.exists()
     sandbox.stop()
     silent = assert_page(writer.post(REMOVE, {"step": "count"}))
-    assert silent.text.count("unknown: ") == 3
+    assert silent.text.count("unknown: ") == 1
 
 
 def test_a_kind_that_is_not_removed_is_refused(writer: Client, prod: Cluster) -> None:
