@@ -5,8 +5,9 @@ Keys are always scoped to their catalog. The tables with many rows have no forei
 and PostgreSQL would check the parent of every row at its end, a fifth of a sync's time.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from django.conf import settings
 from django.db import models
@@ -127,6 +128,44 @@ def is_stale(state: str, source_kind: str, source: str, synced_at: datetime | No
         return False
     limit = timedelta(seconds=max(600, 3 * settings.CATALOG_POLL))
     return timezone.now() - synced_at > limit
+
+
+class ProvidedCatalog(Protocol):
+    """What tells catalogs apart, of a Catalog, CatalogState or CatalogStamp."""
+
+    @property
+    def pk(self) -> Any: ...
+    @property
+    def cluster_id(self) -> Any: ...
+    @property
+    def source_kind(self) -> Any: ...
+    @property
+    def namespace(self) -> Any: ...
+    @property
+    def name(self) -> Any: ...
+
+
+_Row = TypeVar("_Row", bound=ProvidedCatalog)
+
+
+def distinct_catalogs(rows: Iterable[_Row]) -> list[list[_Row]]:
+    """Groups the rows that serve one catalog; no query.
+
+    A ClusterCatalog and a CatalogSource of one name on one cluster are one catalog, as in the
+    install form; CatalogSources of several namespaces are several.
+    """
+    groups: dict[tuple[object, ...], list[_Row]] = {}
+    ordered = sorted(rows, key=lambda row: row.source_kind == Catalog.SourceKind.CLUSTER_CATALOG)
+    spaces: dict[tuple[int, str], str] = {}
+    for row in ordered:
+        if row.cluster_id is None:
+            groups[row.pk,] = [row]
+            continue
+        name = (row.cluster_id, row.name)
+        namespace = row.namespace or spaces.get(name, "")
+        spaces.setdefault(name, namespace)
+        groups.setdefault((*name, namespace), []).append(row)
+    return list(groups.values())
 
 
 class CatalogRevision(models.Model):
@@ -726,7 +765,7 @@ class PredictionRun(models.Model):
     )  # of the last evaluation, also without a new outcome
     changed_at = models.DateTimeField(
         default=timezone.now, db_default=Now()
-    )  # of the last evaluation that changed rows of Prediction
+    )  # of the last evaluation that changed rows of Prediction of the cluster
 
     class Meta:
         ordering = ("-id",)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import msgspec
 from django.conf import settings
@@ -20,6 +20,7 @@ from catalogs.models import (
     Channel,
     ChannelEntry,
     Package,
+    ProvidedCatalog,
     is_stale,
 )
 from catalogs.storage import blobs
@@ -103,44 +104,6 @@ def sync_error(catalog: Catalog | CatalogState) -> SyncError | None:
     )
 
 
-class _Provided(Protocol):
-    """What tells catalogs apart, of a Catalog, CatalogState or CatalogStamp."""
-
-    @property
-    def pk(self) -> Any: ...
-    @property
-    def cluster_id(self) -> Any: ...
-    @property
-    def source_kind(self) -> Any: ...
-    @property
-    def namespace(self) -> Any: ...
-    @property
-    def name(self) -> Any: ...
-
-
-Row = TypeVar("Row", bound=_Provided)
-
-
-def distinct_catalogs(rows: Iterable[Row]) -> list[list[Row]]:
-    """Groups the rows that serve one catalog; no query.
-
-    A ClusterCatalog and a CatalogSource of one name on one cluster are one catalog, as in the
-    install form; CatalogSources of several namespaces are several.
-    """
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    ordered = sorted(rows, key=lambda row: row.source_kind == Catalog.SourceKind.CLUSTER_CATALOG)
-    spaces: dict[tuple[int, str], str] = {}
-    for row in ordered:
-        if row.cluster_id is None:
-            groups[row.pk,] = [row]
-            continue
-        name = (row.cluster_id, row.name)
-        namespace = row.namespace or spaces.get(name, "")
-        spaces.setdefault(name, namespace)
-        groups.setdefault((*name, namespace), []).append(row)
-    return list(groups.values())
-
-
 class _NamesCatalog(Protocol):
     """The catalog that an operator names, each part empty if it names none."""
 
@@ -150,7 +113,7 @@ class _NamesCatalog(Protocol):
     def catalog_namespace(self) -> str: ...
 
 
-def other_catalog(operator: _NamesCatalog, catalog: _Provided) -> str:
+def other_catalog(operator: _NamesCatalog, catalog: ProvidedCatalog) -> str:
     """The name of the catalog that an operator comes from, with its namespace where the name alone
     is the same; empty if it comes from `catalog` or names none."""
     if operator.catalog != catalog.name:

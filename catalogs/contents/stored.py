@@ -4,7 +4,7 @@ Uses no registry.
 """
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -12,7 +12,7 @@ from itertools import islice
 import msgspec
 import zstandard
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Subquery
 
 from catalogs.contents.bundle_facts import Contents, read_contents
 from catalogs.contents.objects import Manifests, Packed, crds_in, decoded, objects_in
@@ -151,7 +151,7 @@ def failed_inspections(images: Iterable[str]) -> Iterator[tuple[str, str, dateti
                 yield image, code, finished_at
 
 
-def inspected_in(catalogs: QuerySet[Catalog]) -> list[tuple[str, str]]:
+def inspected_in(catalogs: Collection[Catalog]) -> list[tuple[str, str]]:
     """(image, digest) of the catalogs' bundles whose objects are stored. One query."""
     images = Bundle.objects.filter(package__catalog__in=catalogs).values("image")
     rows = BundleInspection.objects.filter(manifests__isnull=False, image__in=images)

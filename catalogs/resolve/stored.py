@@ -11,10 +11,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from django.db.models import Q
 
 from catalogs.graph import GraphEntry
-from catalogs.models import Bundle, BundleGVK, Catalog, Channel, Package
+from catalogs.models import (
+    Bundle,
+    BundleGVK,
+    Catalog,
+    Channel,
+    Package,
+    distinct_catalogs,
+)
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blob
@@ -62,13 +68,19 @@ def channels_of(packages: Sequence[Package]) -> dict[int, Channels]:
     return _channels(packages)[0]
 
 
-def graph_catalogs(catalog: Catalog) -> Q:
-    """The ClusterCatalog of the same catalog as one that was read with the PackageManifest API; no
-    row for others."""
+def full_catalogs(catalog: Catalog) -> list[Catalog]:
+    """The ClusterCatalog that serves the same catalog as one that was read with the PackageManifest
+    API; empty for others. At most one query."""
     if catalog.access_method != PACKAGE_MANIFEST or catalog.cluster_id is None:
-        return Q(pk__in=())
-    kind = Catalog.SourceKind.CLUSTER_CATALOG
-    return Q(source_kind=kind, cluster=catalog.cluster_id, name=catalog.name)
+        return []
+    rows = Catalog.objects.filter(cluster=catalog.cluster_id, name=catalog.name).order_by("pk")
+    return [
+        row
+        for access_methods in distinct_catalogs(rows)
+        if catalog in access_methods
+        for row in access_methods
+        if row.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
+    ]
 
 
 def _channels(packages: Sequence[Package]) -> tuple[dict[int, Channels], Collection[int]]:
@@ -77,13 +89,13 @@ def _channels(packages: Sequence[Package]) -> tuple[dict[int, Channels], Collect
     channels = _read_channels(keys.values())
     if not packages or packages[0].catalog.access_method != PACKAGE_MANIFEST:
         return channels, channels.keys()
-    catalogs = Catalog.objects.filter(graph_catalogs(packages[0].catalog))
-    rows = Package.objects.filter(catalog__in=catalogs, name__in=keys).order_by()
-    twins = dict(rows.values_list("pk", "name"))
+    full = full_catalogs(packages[0].catalog)
+    rows = Package.objects.filter(catalog__in=full, name__in=keys).order_by()
+    names = dict(rows.values_list("pk", "name"))
     complete = {
-        keys[twins[twin]]: graph
-        for twin, graph in _read_channels(twins).items()
-        if _listed(graph) == _listed(channels[keys[twins[twin]]])
+        keys[names[pk]]: graph
+        for pk, graph in _read_channels(names).items()
+        if _listed(graph) == _listed(channels[keys[names[pk]]])
     }
     return channels | complete, complete
 

@@ -23,8 +23,14 @@ from django.db.models.functions import Coalesce
 
 from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Catalog, CatalogChange, Package, Prediction, PredictionRun
-from catalogs.queries import distinct_catalogs
+from catalogs.models import (
+    Catalog,
+    CatalogChange,
+    Package,
+    Prediction,
+    PredictionRun,
+    distinct_catalogs,
+)
 from catalogs.search.query import Vocabulary, pairs_of
 from catalogs.verdicts.read import TARGETS, MethodVerdict, over_targets
 from catalogs.verdicts.rules import Verdict

@@ -5,7 +5,7 @@ Owns the rows of Prediction. A VerdictContext has the facts of the cluster and o
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from operator import attrgetter
@@ -21,7 +21,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, Prediction
 from catalogs.resolve import resolve
 from catalogs.resolve.facts import Resolution
-from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all, graph_catalogs
+from catalogs.resolve.stored import BUNDLE_FIELDS, facts_of_all, full_catalogs
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blobs
 from catalogs.verdicts.evaluate import BundleEvaluation, predict
@@ -83,13 +83,18 @@ class VerdictContext:
 
 @dataclass(slots=True)
 class EvaluationSummary:
-    """`counts`: cluster (None: the catalog alone) -> path -> {verdict: packages}."""
+    """`counts`: cluster (None: the catalog alone) -> path -> {verdict: packages}; `written_for`:
+    cluster -> deleted and inserted rows."""
 
     counts: dict[int | None, dict[str, Counter[str]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
     )
     bundles: int = 0
-    written: int = 0
+    written_for: Counter[int | None] = field(default_factory=Counter)
+
+    @property
+    def written(self) -> int:
+        return self.written_for.total()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,7 @@ def _evaluate_batch(
     for context in contexts:
         _add_packages_without_bundle(context, chosen, rows)
     _count(rows, contexts, result)
-    result.written += _store(packages, contexts, rows)
+    result.written_for += _store(packages, contexts, rows)
 
 
 def chosen_bundles(
@@ -179,36 +184,55 @@ def _contents(
     bundles: Sequence[Bundle], packages: Sequence[Package]
 ) -> Iterator[tuple[Bundle, Contents | None]]:
     """The contents of each bundle of the packages, which are of one catalog; None without a
-    readable blob. The contents of an inspected image take precedence over the catalog's. A bundle
-    that was read with the PackageManifest API has the contents that the ClusterCatalog of the same
-    catalog has of it; without one, those that the API tells."""
-    partial = bool(packages) and packages[0].catalog.access_method == PACKAGE_MANIFEST
-    full = _full_bundles(bundles, packages) if partial else {}
-    sources = [(bundle, full.get(bundle.pk, bundle)) for bundle in bundles]
-    inspected = inspected_images(source.image for _, source in sources if source.image)
-    waiting: dict[str, list[tuple[Bundle, Bundle]]] = defaultdict(list)
-    for bundle, source in sources:
-        waiting[source.blob_id or ""].append((bundle, source))
-    for sha256, blob in read_blobs(sha256 for sha256 in waiting if sha256):
-        for bundle, source in waiting.pop(sha256):
-            contents = contents_of(source) if source.image in inspected else None
-            contents = contents or _read(blob, source.deprecated)
-            if contents is not None and partial and source is bundle:
-                contents = replace(contents, **_NOT_IN_PACKAGE_MANIFEST)
+    readable blob. What the PackageManifest API omits of a bundle is taken from the ClusterCatalog
+    of the same catalog, and is unknown without one."""
+    if not packages or packages[0].catalog.access_method != PACKAGE_MANIFEST:
+        yield from ((bundle, contents) for bundle, contents, _ in _own_contents(bundles))
+        return
+    full = _full_contents(bundles, packages)
+    for bundle, contents, inspected in _own_contents(bundles):
+        if contents is None or inspected:
             yield bundle, contents
+        elif (other := full.get(bundle.pk)) is None:
+            yield bundle, replace(contents, **_NOT_IN_PACKAGE_MANIFEST)
+        else:
+            omitted = {name: getattr(other, name) for name in _NOT_IN_PACKAGE_MANIFEST}
+            yield bundle, replace(contents, **omitted)
+
+
+def _own_contents(bundles: Collection[Bundle]) -> Iterator[tuple[Bundle, Contents | None, bool]]:
+    """The contents that the catalog has of each bundle, or those of its inspected image, which take
+    precedence; and whether they are those of the image."""
+    inspected = inspected_images(bundle.image for bundle in bundles if bundle.image)
+    waiting: dict[str, list[Bundle]] = defaultdict(list)
+    for bundle in bundles:
+        waiting[bundle.blob_id or ""].append(bundle)
+    for sha256, blob in read_blobs(sha256 for sha256 in waiting if sha256):
+        for bundle in waiting.pop(sha256):
+            contents = contents_of(bundle) if bundle.image in inspected else None
+            if contents is not None:
+                yield bundle, contents, True
+            else:
+                yield bundle, _read(blob, bundle.deprecated), False
     for left in waiting.values():
-        yield from ((bundle, None) for bundle, _ in left)
+        yield from ((bundle, None, False) for bundle in left)
 
 
-def _full_bundles(bundles: Sequence[Bundle], packages: Sequence[Package]) -> dict[int, Bundle]:
-    """Bundle key -> the bundle of its package, name and version in `graph_catalogs`."""
+def _full_contents(
+    bundles: Sequence[Bundle], packages: Sequence[Package]
+) -> dict[int, Contents | None]:
+    """Bundle key -> the contents of the bundle of its package, name and version in
+    `full_catalogs`."""
     names = {package.pk: package.name for package in packages}
-    catalogs = Catalog.objects.filter(graph_catalogs(packages[0].catalog))
-    rows = Bundle.objects.filter(package__catalog__in=catalogs, package__name__in=names.values())
+    rows = Bundle.objects.filter(
+        package__catalog__in=full_catalogs(packages[0].catalog), package__name__in=names.values()
+    )
     rows = rows.select_related("package").only(*BUNDLE_FIELDS, "package__name").order_by("ordinal")
     full = {(row.package.name, row.name, row.version): row for row in rows}
     keys = {row.pk: (names[row.package_id], row.name, row.version) for row in bundles}
-    return {pk: full[key] for pk, key in keys.items() if key in full}
+    same = {pk: full[key] for pk, key in keys.items() if key in full}
+    contents = {row.pk: read for row, read, _ in _own_contents({*same.values()})}
+    return {pk: contents[row.pk] for pk, row in same.items()}
 
 
 def _read(blob: bytes, deprecated: bool) -> Contents | None:
@@ -330,13 +354,15 @@ def _count(
 
 def _store(
     packages: Sequence[Package], contexts: Sequence[VerdictContext], rows: dict[_Key, _Values]
-) -> int:
-    """Replaces the differing rows of these contexts; returns the number of deletes and inserts."""
+) -> Counter[int | None]:
+    """Replaces the differing rows of these contexts; returns the number of deletes and inserts for
+    each cluster."""
     clusters = [context.cluster_id for context in contexts if context.cluster_id is not None]
     here = Q(cluster=None) | Q(cluster__in=clusters)
     with fenced_transaction():
         stored = Prediction.objects.filter(here, package__in=packages).order_by()
         gone = []
+        written: Counter[int | None] = Counter()
         for pk, *key_and_values in stored.values_list("id", *(_id(name) for name in _FIELDS)):
             key, values = tuple(key_and_values[:5]), key_and_values[5:]
             wanted = rows.get(key)
@@ -344,13 +370,15 @@ def _store(
                 del rows[key]
             else:
                 gone.append(pk)
+                written[key[2]] += 1
         for start in range(0, len(gone), 500):
             ids = gone[start : start + 500]
             delete(Prediction, f"id IN ({', '.join(['%s'] * len(ids))})", ids)
         table = Table(Prediction, *_FIELDS)
         table.extend([(*key, *values) for key, values in rows.items()])
         table.finish()
-    return len(gone) + table.written
+    written.update(key[2] for key in rows)
+    return written
 
 
 def _id(name: str) -> str:

@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from catalogs import lookup, queries
-from catalogs.models import Catalog
+from catalogs.models import Catalog, distinct_catalogs
 from catalogs.sources.own_catalogs import is_own
 from catalogs.sync import progress as sync_progress
 from catalogs.verdicts import catalog_inspection
@@ -168,7 +168,7 @@ def _lines(
         for catalog in catalogs
     }
     lines = []
-    for group in queries.distinct_catalogs(catalogs):
+    for group in distinct_catalogs(catalogs):
         shown = [entries[catalog.pk] for catalog in reversed(group)]
         lines.append(CatalogLine(queries.fullest(group), shown))
     return lines

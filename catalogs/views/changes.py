@@ -13,8 +13,8 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from catalogs.models import Catalog, CatalogChange, CatalogRevision
-from catalogs.queries import distinct_catalogs, fullest
+from catalogs.models import Catalog, CatalogChange, CatalogRevision, distinct_catalogs
+from catalogs.queries import fullest
 from catalogs.revisions.compare import Sides
 from catalogs.revisions.differences import (
     CHANGED,

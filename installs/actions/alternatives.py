@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import Max, Q
 from django.urls import reverse
 
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Catalog, Package, PredictionRun
+from catalogs.models import Catalog, Package
 from catalogs.verdicts.rules import RULES, Verdict
 from installs.actions.buttons import access_refusals, rights_of
 from installs.actions.install_rows import InstallRows
@@ -102,12 +102,14 @@ def alternatives(
 
 def catalogs_beside(operator: Operator) -> list[Catalog]:
     """The catalogs of the operator's cluster and those of no cluster, by slug, with the time of
-    the last change of their verdicts for the cluster; one query."""
+    the last change of their verdicts, alone or for the cluster; one query."""
     cluster = operator.cluster
-    runs = PredictionRun.objects.filter(catalog=OuterRef("pk"), cluster=cluster).order_by("-pk")
+    runs = Q(prediction_runs__cluster=None) | Q(prediction_runs__cluster=cluster)
     rows = Catalog.objects.filter(cluster=cluster) | Catalog.objects.filter(cluster=None)
-    changed = Subquery(runs.values("changed_at")[:1])
-    catalogs: list[Catalog] = [*rows.annotate(judged=changed).order_by("slug", "pk")]
+    changed_at = Max("prediction_runs__changed_at", filter=runs)
+    catalogs: list[Catalog] = [
+        *rows.annotate(verdicts_changed_at=changed_at).order_by("slug", "pk"),
+    ]
     for catalog in catalogs:
         if catalog.cluster_id is not None:
             catalog.cluster = cluster
@@ -116,9 +118,9 @@ def catalogs_beside(operator: Operator) -> list[Catalog]:
 
 def _stamp(catalog: Catalog) -> tuple[object, ...]:
     """Of its content, its verdicts and its health."""
-    judged = catalog.judged  # type: ignore[attr-defined]
+    changed_at = catalog.verdicts_changed_at  # type: ignore[attr-defined]
     return (
-        *(catalog.pk, catalog.revision, judged, catalog.state),
+        *(catalog.pk, catalog.revision, changed_at, catalog.state),
         tuple(tuple(sorted(condition.items())) for condition in catalog.conditions),
     )
 

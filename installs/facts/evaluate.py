@@ -14,7 +14,7 @@ from django.utils import timezone
 from catalogs.contents.stored import inspected_in
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, PredictionRun
-from catalogs.resolve.stored import graph_catalogs
+from catalogs.resolve.stored import full_catalogs
 from catalogs.verdicts.facts import NO_CLUSTER, ClusterFacts, OperatorGroupFacts, WatchTarget
 from catalogs.verdicts.read import StoredVerdict, verdicts
 from catalogs.verdicts.rules import RULES_VERSION
@@ -31,6 +31,7 @@ from olmweb.models import Cluster, configured_clusters
 from olmweb.runtime.leases import fenced_transaction
 
 EVALUATOR_VERSION = 6  # increase when the evaluation changes but not the rules
+_EVALUATOR = f"{EVALUATOR_VERSION}-"  # begins the hash of inputs
 STORED_RUNS = 200  # of one catalog and cluster
 
 
@@ -64,7 +65,8 @@ def refresh(
 
     Returns None if no input changed. `facts` caches cluster facts by key between catalogs. A killed
     pass leaves runs without the hash of their inputs, so the next pass evaluates the catalog again
-    and counts the verdicts as changed, whichever of the two wrote them.
+    and counts the verdicts as changed, whichever of the two wrote them; likewise after a pass of
+    another version, which does not record what it changed.
     """
     catalog.refresh_from_db()
     facts_by_cluster = {} if facts is None else facts
@@ -80,6 +82,7 @@ def refresh(
     due = [pk for pk in all_facts if pk not in before or before[pk].inputs != inputs[pk]]
     if not due:
         return None
+    due = [*dict.fromkeys((None, *due))]  # the verdicts from the catalog alone are written, too
     contexts = [VerdictContext(None, NO_CLUSTER, market_of(catalog, None))]
     contexts += [
         VerdictContext(pk, all_facts[pk], market_of(catalog, rows[pk]))
@@ -98,14 +101,14 @@ def refresh(
 
 def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> str:
     """A hash of everything that the verdicts depend on."""
-    own = Q(pk=catalog.pk) | graph_catalogs(catalog)
+    own = [catalog, *full_catalogs(catalog)]
     others = usable_catalogs(cluster_id) if cluster_id is not None else Q(pk__in=())
-    offered = Catalog.objects.filter(own | others).order_by("id")
+    offered = Catalog.objects.filter(Q(pk__in=[row.pk for row in own]) | others).order_by("id")
     fields = ("id", "content_hash", "derivation", "changed_at", "priority", "availability")
     stamps = offered.values_list(*fields)
-    inspected = inspected_in(Catalog.objects.filter(own))
-    content = ((EVALUATOR_VERSION, RULES_VERSION), list(stamps), inspected, facts)
-    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
+    content = ((EVALUATOR_VERSION, RULES_VERSION), list(stamps), inspected_in(own), facts)
+    encoded = msgspec.json.encode(content, order="deterministic")
+    return _EVALUATOR + hashlib.sha256(encoded).hexdigest()[: 64 - len(_EVALUATOR)]
 
 
 def _record(
@@ -119,10 +122,9 @@ def _record(
     values = {"revision": catalog.revision, "rules_version": RULES_VERSION, "counts": counts}
     if before is not None and all(getattr(before, name) == value for name, value in values.items()):
         now = timezone.now()
-        changed = summary.written or not before.inputs
-        PredictionRun.objects.filter(pk=before.pk).update(
-            inputs=inputs, evaluated_at=now, changed_at=now if changed else before.changed_at
-        )
+        changed = summary.written_for[cluster_id] or not before.inputs.startswith(_EVALUATOR)
+        times = {"evaluated_at": now} | ({"changed_at": now} if changed else {})
+        PredictionRun.objects.filter(pk=before.pk).update(inputs=inputs, **times)
         return
     PredictionRun.objects.create(catalog=catalog, cluster_id=cluster_id, inputs=inputs, **values)
     runs = PredictionRun.objects.filter(catalog=catalog, cluster=cluster_id).order_by("-id")

@@ -9,8 +9,8 @@ from operator import attrgetter
 
 from django.db.models import Count, Q, Value
 
-from catalogs.models import Catalog
-from catalogs.queries import CatalogState, distinct_catalogs
+from catalogs.models import Catalog, distinct_catalogs
+from catalogs.queries import CatalogState
 from installs.diagnosis.aggregated import NAME as AGGREGATED
 from installs.diagnosis.aggregated import (
     REFUSED_WHILE_FAILING,

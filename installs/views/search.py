@@ -16,8 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from catalogs.models import Bundle, Catalog
-from catalogs.queries import distinct_catalogs
+from catalogs.models import Bundle, Catalog, distinct_catalogs
 from catalogs.search.find import find_rows
 from catalogs.search.index import PackageGroup, Row, catalog_stamps, current_index
 from catalogs.search.matching import find_hits

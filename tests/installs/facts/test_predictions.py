@@ -13,6 +13,7 @@ from django.utils import timezone
 from catalogs.contents.bundle_facts import ApiKind
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, Prediction, PredictionRun
+from catalogs.resolve.stored import full_catalogs
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.sync.catalog import sync_catalog
 from catalogs.sync.deletion import delete_catalog
@@ -157,6 +158,54 @@ def test_the_evaluation_after_a_killed_one_is_a_change(
     assert evaluation is not None
     assert evaluation.written == 0, "the killed evaluation wrote the verdicts"
     assert _changed_at(cluster) > before
+
+
+def test_another_version_of_olm_web_leaves_changes_unrecorded(catalog: Catalog) -> None:
+    cluster = read_cluster("v1.30.0")
+    refresh(catalog, [cluster])
+    before = _changed_at(cluster)
+    PredictionRun.objects.update(inputs="5" * 64)
+    refresh(catalog, [cluster])
+    assert _changed_at(cluster) > before
+
+
+def test_a_cluster_that_evaluates_the_catalog_alone_records_both(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = read_cluster("v1.30.0")
+    refresh(catalog, [cluster])
+    alone = PredictionRun.objects.filter(cluster=None)
+    before = alone.latest("id").changed_at
+    # Since the inputs were read, an inspection has ended, for example.
+    Prediction.objects.filter(cluster=None, path="Subscription").update(sentence="other")
+    cluster.version = "v1.30.1"
+    cluster.save()
+    refresh(catalog, [cluster])
+    assert alone.latest("id").changed_at > before
+    before = alone.latest("id").changed_at
+    cluster.version = "v1.20.4"
+    cluster.save()
+    refresh(catalog, [cluster])
+    assert alone.latest("id").changed_at == before, "only verdicts for the cluster changed"
+
+
+def test_an_evaluation_beside_another_keeps_the_time_of_its_changes(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = read_cluster("v1.30.0")
+    refresh(catalog, [cluster])
+    cluster.version = "v1.30.1"
+    cluster.save()
+    of_other = timezone.now() + timedelta(minutes=1)
+    evaluate_catalog = evaluate.evaluate_catalog
+
+    def with_other(*args: Any) -> Any:
+        PredictionRun.objects.update(changed_at=of_other)
+        return evaluate_catalog(*args)
+
+    monkeypatch.setattr(evaluate, "evaluate_catalog", with_other)
+    refresh(catalog, [cluster])
+    assert _changed_at(cluster) == of_other
 
 
 def test_a_cluster_has_rows_only_where_its_facts_change_what_is_said(catalog: Catalog) -> None:
@@ -377,6 +426,50 @@ def test_a_cluster_catalog_has_what_the_package_manifest_api_leaves_out(tmp_path
     full.save()
     refresh(listed, [])
     assert "po-webhook" in {rule for _, _, rule in stored.filter(package__catalog=listed)}
+
+
+def _read_twice(tmp_path: Path, listed: list[Any], full: list[Any]) -> tuple[Catalog, Catalog]:
+    """A CatalogSource read with the PackageManifest API, and a ClusterCatalog of the same name."""
+    cluster = make_cluster()
+    catalogs = []
+    for name, kind, method, blobs in (
+        ("listed", "CatalogSource", PACKAGE_MANIFEST, listed),
+        ("full", "ClusterCatalog", "catalogd", full),
+    ):
+        catalog = make(tmp_path, blobs, name=name)
+        assert sync_catalog(catalog).outcome == "changed"
+        Catalog.objects.filter(pk=catalog.pk).update(
+            cluster=cluster, name="demo", source_kind=kind, access_method=method
+        )
+        catalogs.append(Catalog.objects.get(pk=catalog.pk))
+    return catalogs[0], catalogs[1]
+
+
+def test_fields_of_the_package_manifest_api_take_precedence(tmp_path: Path) -> None:
+    modes = {"full": [{"type": "AllNamespaces", "supported": True}], "listed": OWN}
+    blobs = {name: package_blobs("m", "1.0.0", installModes=of) for name, of in modes.items()}
+    listed, _ = _read_twice(tmp_path, **blobs)
+    bundles = Bundle.objects.filter(package__catalog=listed)
+    bundles.update(deprecated=True)
+    refresh(listed, [])
+    (bundle,) = bundles
+    stored = verdicts([bundle.pk])[bundle.pk][InstallMethod.SUBSCRIPTION]
+    assert (stored.target, stored.verdict) == (WatchTarget.OWN, Verdict.INSTALLABLE)
+    assert any("deprecat" in result.sentence for result in stored.results)
+
+
+def test_a_catalog_source_of_another_namespace_is_another_catalog(tmp_path: Path) -> None:
+    blobs = package_blobs("m", "1.0.0")
+    listed, full = _read_twice(tmp_path, blobs, blobs)
+    assert full_catalogs(listed) == [full]
+    other = make_catalog(
+        name="demo", slug="other", cluster=listed.cluster, namespace="team-x",
+        source_kind="CatalogSource", access_method=PACKAGE_MANIFEST,
+    )  # fmt: skip
+    Catalog.objects.filter(pk=listed.pk).update(namespace="olm")
+    listed.refresh_from_db()
+    assert full_catalogs(other) == []
+    assert full_catalogs(listed) == [full]
 
 
 def test_what_is_installed_counts(catalog: Catalog) -> None:
