@@ -21,7 +21,7 @@ from olmweb.clusters import client_for
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import KubeError, NotFound
 from olmweb.kube.resources import MIRROR_SETS
-from olmweb.models import Cluster
+from olmweb.models import Cluster, configured_clusters
 
 log = structlog.get_logger(__name__)
 READ_AGAIN = timedelta(minutes=10)
@@ -59,11 +59,12 @@ def stored_rules(cluster: Cluster | None = None) -> tuple[Rule, ...]:
 
 
 def refresh_mirrors() -> None:
-    """Reads the mirrors of each cluster that was not read for READ_AGAIN: a request for each kind.
-    Kinds that the cluster lacks are normal. What can't be read stays as it was, and is logged."""
+    """Reads the mirrors of each configured cluster that was not read for READ_AGAIN: a request for
+    each kind. Kinds that the cluster lacks are normal. What can't be read stays as it was, and is
+    logged."""
     limit = timezone.now() - READ_AGAIN
     due = Q(registry_mirrors=None) | Q(registry_mirrors__read_at__lt=limit)
-    for cluster in Cluster.objects.filter(due):
+    for cluster in Cluster.objects.filter(due, configured_clusters()):
         values: dict[str, object] = {"read_at": timezone.now(), "error": ""}
         try:
             with client_for(cluster, timeout=(3, 10)) as client:

@@ -218,7 +218,7 @@ def access_refusals(
     """
     acting, identity = _identity(user)
     wanted = list(dict.fromkeys(right for needed in rights.values() for right in needed))
-    if acting is None or not wanted:
+    if acting is None or not wanted or cluster.removed:
         return {}
     now = timezone.now()
     any_right = Q(pk__in=())
@@ -251,10 +251,11 @@ def access_refusals(
 def review_access(user: User, cluster: Cluster, rights: Iterable[Right]) -> int:
     """Sends access reviews as the user and stores the answers; returns their number.
 
-    Raises KubeError when the cluster does not answer. Does nothing for a user who may not act.
+    Raises KubeError when the cluster does not answer. Does nothing for a user who may not act, and
+    on a removed cluster.
     """
     acting, identity = _identity(user)
-    if acting is None:
+    if acting is None or cluster.removed:
         return 0
     as_user, count = impersonation_for(acting), 0
     with client_for(cluster, timeout=TIMEOUT) as client:

@@ -17,7 +17,7 @@ from installs.methods.configuration import CONFIG
 from installs.models import Action, Operator
 from installs.models.steps import Apply
 from olmweb.accounts.roles import AnyUser, impersonation_for
-from olmweb.clusters import client_for
+from olmweb.clusters import client_for, require_configured
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.errors import KubeError
 from olmweb.kube.fields import dig
@@ -104,8 +104,10 @@ def _consequence(operator: Operator, wanted: Mapping[str, Any]) -> str:
 def read_current(operator: Operator, user: AnyUser) -> dict[str, Any]:
     """The configuration that the object has now, read as this user, who may act on clusters.
 
-    Raises OlmwebError: 403 for other users, 502 with the cluster's reason if it gives none.
+    Raises OlmwebError: 403 for other users, 409 for a removed cluster, 502 with the cluster's
+    reason if it gives none.
     """
+    require_configured(operator.cluster)
     as_user = impersonation_for(user)
     resource = WRITTEN[operator.kind]
     version = operator.cluster.kinds.get(operator.kind, {}).get("version", resource.versions[0])

@@ -49,7 +49,7 @@ from installs.actions.crd_safety import CRD_OUTCOMES, crds_of, outcome_of
 from installs.actions.plan_changes import catalog_package
 from installs.models import CrdCheck, Operator
 from olmweb.accounts.roles import AnyUser, impersonation_for, may_read_yaml, person, sign_in_problem
-from olmweb.clusters import client_for
+from olmweb.clusters import client_for, require_configured
 from olmweb.errors import Missing, OlmwebError
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.decode import DEPTH
@@ -118,9 +118,10 @@ def request_check(user: User, operator: Operator, bundle: str, now: datetime) ->
     unless this user's last request is pending.
 
     Raises OlmwebError: 403 for a user who may not read objects, 404 for a bundle that the package
-    does not have, 409 for one whose CRDs are not stored.
+    does not have, 409 for one whose CRDs are not stored and for a removed cluster.
     """
     acting = person(user, may_read_yaml)
+    require_configured(operator.cluster)
     _new_crds(operator, bundle)
     row = current_check(acting, operator, bundle, now)
     if row is not None and is_pending(row, now):
@@ -195,6 +196,7 @@ def read_check(row: CrdCheck) -> None:
     row.attempts, row.started_at = row.attempts + 1, timezone.now()
     CrdCheck.objects.filter(pk=row.pk).update(attempts=row.attempts, started_at=row.started_at)
     try:
+        require_configured(row.cluster)
         as_user = impersonation_for(row.user, may_read_yaml)
         if problem := sign_in_problem(row.user):
             fail(row, problem, "")

@@ -21,7 +21,7 @@ from installs.diagnosis.catalog_pods import CATALOGD, catalogd_line
 from installs.models import Action, ClusterInventory, Component, CRDState
 from installs.state.pods import pods_that_wait, selector_text
 from olmweb.accounts.roles import AnyUser, impersonation_for
-from olmweb.clusters import client_for
+from olmweb.clusters import client_for, require_configured
 from olmweb.kube.client import Impersonation, KubeClient
 from olmweb.kube.discovery import GVK, served_kinds
 from olmweb.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
@@ -370,9 +370,11 @@ def count_instances(
 ) -> list[Counted]:
     """Counts the objects that a removal deletes, in requests as the person who removes.
 
-    One request per definition, in their order. Returns errors of the cluster, raises none. The
-    numbers are not stored: verdicts depend on the counts that OLM Web's own account may read.
+    One request per definition, in their order. Returns errors of the cluster; raises OlmwebError
+    (409) for a removed one. The numbers are not stored: verdicts depend on the counts that OLM
+    Web's own account may read.
     """
+    require_configured(cluster)
     identity = impersonation_for(user)
     counted: list[Counted] = []
     silent = ""  # why the cluster did not answer: no further requests

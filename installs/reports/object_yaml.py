@@ -20,7 +20,7 @@ from django.utils import timezone
 from catalogs.models import Catalog
 from installs.models import ClusterOperator, Component, CRDState, ObjectYaml, Operator
 from olmweb.accounts.roles import impersonation_for, may_read_yaml, person, sign_in_problem
-from olmweb.clusters import client_for
+from olmweb.clusters import client_for, require_configured
 from olmweb.errors import Missing, OlmwebError
 from olmweb.kube import resources
 from olmweb.kube.errors import Forbidden, KubeError, NotFound
@@ -92,9 +92,11 @@ def request_yaml(
 ) -> ObjectYaml:
     """Enqueues the reading of a stored object, unless this user's last request is pending.
 
-    Raises OlmwebError (403) for a user who may not read it, and as `require_stored`.
+    Raises OlmwebError: 403 for a user who may not read it, 409 for a removed cluster, and as
+    `require_stored`.
     """
     acting = person(user, may_read_yaml)
+    require_configured(cluster)
     require_stored(cluster, kind, namespace, name)
     row = current_yaml(acting, cluster, kind, namespace, name, now)
     if row is not None and is_pending(row, now):
@@ -122,6 +124,7 @@ def read_object(row: ObjectYaml) -> None:
     ObjectYaml.objects.filter(requested_at__lt=timezone.now() - SHOWN).delete()
     reader = "the account of OLM Web"
     try:
+        require_configured(row.cluster)
         require_stored(row.cluster, row.kind, row.namespace, row.name)
         as_user = impersonation_for(row.user, may_read_yaml)
         if problem := sign_in_problem(row.user):

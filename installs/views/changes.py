@@ -240,7 +240,11 @@ def remove(
     if request.method != "POST":
         return show_form(request, "remove", context)
     if request.POST.get("step") == "count":
-        counted = inventory.count_instances(operator.cluster, crds, request.user)
+        try:
+            counted = inventory.count_instances(operator.cluster, crds, request.user)
+        except OlmwebError as error:
+            context["refusal"] = error
+            return show_form(request, "remove", context, failed=True)
         numbers = {row.name: row.count for row in counted}
         context["counted"] = counted
         context["consequences"] = removal.removal_consequences(operator, numbers)

@@ -1,7 +1,7 @@
 """Pages of operators: the list, by cause or as a table, one operator, and the messages without an
 explanation."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
@@ -69,6 +69,7 @@ from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.errors import Missing
+from olmweb.models import REMOVED_TEXT, Cluster
 from olmweb.web.addresses import address
 from olmweb.web.context import attention, clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
@@ -139,7 +140,7 @@ def operator_detail(
         "needs_attention": operator.health in NEEDS_ATTENTION,
         "action": action,
         "removable": operator.kind in METHODS,
-        "may_remove": _may_remove(request),
+        "may_remove": _may_remove(request, operator.cluster),
         **_offered_actions(
             request, operator, details, upgradable=upgradable, configurable=configurable
         ),
@@ -299,10 +300,12 @@ def _in_progress(operator: Operator) -> bool:
     return operator.deleting or operator.health in (Health.INSTALLING, Health.UPGRADING)
 
 
-def _may_remove(request: HttpRequest) -> tuple[bool, str]:
-    """Whether to offer removal, and the reason if not. Visitors without a session are offered
-    it.
+def _may_remove(request: HttpRequest, cluster: Cluster | None = None) -> tuple[bool, str]:
+    """Whether to offer removal and other actions, on `cluster` if it is given, and the reason if
+    not. Visitors without a session are offered them.
     """
+    if cluster is not None and cluster.removed:
+        return False, REMOVED_TEXT.format(cluster.name)
     if not request.user.is_authenticated:
         return True, ""
     return may_act(request.user)
@@ -400,7 +403,7 @@ def _rows(request: HttpRequest, operators: Sequence[Operator]) -> list[Row]:
             "installs:operator", row.cluster.name, row.kind, row.namespace or "-", row.name
         )
         menu = {}
-        if acts:
+        if acts and not row.cluster.removed:
             off = refused.get(row.pk, frozenset())
             menu = {
                 verb.capitalize(): target
@@ -460,6 +463,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
     }
     if view == "cause":
         why_not = _may_remove(request)[1]
+        removed = {row.name for row in clusters(request) if row.removed}
         several = not filters.cluster and len(clusters(request)) > 1
         names = queries.NAMES_OF_SEVERAL if several else queries.NAMES_SHOWN
         remedies = names if several else queries.REMEDIES_SHOWN
@@ -468,7 +472,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
             (
                 cause,
                 [(listed(remedy.names), remedy_steps(remedy.steps)) for remedy in cause.remedies],
-                _bulk_links(cause, filters),
+                _bulk_links(cause, filters, removed),
                 len(cause.clusters) - CHANGED_CLUSTERS,
                 resource_conflicts(cause.operators) if len(cause.operators) > 1 else [],
                 *_not_migrated(cause),
@@ -500,16 +504,16 @@ def operator_list(request: HttpRequest) -> HttpResponse:
 
 
 def _bulk_links(
-    cause: queries.CauseGroup, filters: queries.OperatorFilters
+    cause: queries.CauseGroup, filters: queries.OperatorFilters, removed: Collection[str]
 ) -> list[tuple[str, str, BulkChange]]:
     """(words, address, change) of the changes that fix the cause for all its operators, on the
-    CHANGED_CLUSTERS with the most of them."""
+    CHANGED_CLUSTERS with the most of them; nothing on `removed` clusters."""
     clusters = cause.clusters
     several = len(clusters) > 1
     first = clusters[:CHANGED_CLUSTERS]
     links = []
     for target in cause.targets:
-        if target.cluster not in first:
+        if target.cluster not in first or target.cluster in removed:
             continue
         for change in changes_for(cause.finding, target.kind):
             count = target.migratable if change == BulkChange.MIGRATE else target.count

@@ -1,6 +1,8 @@
 """The page of one cluster: how fresh each feed is, and what to do when it can't be read."""
 
+from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +11,16 @@ from django.test import Client
 from django.utils import timezone
 
 from catalogs.models import Package
+from catalogs.sources.registry_access import refresh_mirrors
+from installs.actions.buttons import review_access, rights_of
+from installs.actions.configuration import read_current
+from installs.actions.crd_check import read_check, request_check
 from installs.actions.record import dry_run, request
 from installs.actions.removal import plan_remove
 from installs.actions.requests import submit
-from installs.models import Action, Operator
+from installs.models import Action, CrdCheck, ObjectYaml, Operator
 from installs.queries.watched_resources import missing_rules
+from installs.reports.object_yaml import read_object
 from installs.state.full_sync import record_crash
 from olmweb.errors import OlmwebError
 from olmweb.models import NOT_CONFIGURED, Cluster
@@ -26,6 +33,7 @@ from tests.factories import (
     make_package,
     make_watch,
 )
+from tests.kubefake import KubeFake
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import MODE, make_clusteroperator, make_failing
 from tests.worlds.subscriptions import make_orphan, make_subscription
@@ -33,6 +41,7 @@ from tests.worlds.subscriptions import make_orphan, make_subscription
 pytestmark = pytest.mark.django_db
 EVIL = '"><img src=x onerror=alert(1)>'
 PAGE = "/clusters/prod"
+CHANGES = ("/remove", "/retry", "/upgrade", "/bulk-change")
 # Whether the watcher is part of OLM Web's one process, and what to check.
 WATCHER_HINTS = [
     (True, "The log of OLM Web says more."),
@@ -189,6 +198,14 @@ def test_a_silent_cluster_says_since_when_and_why(reader: Client) -> None:
 
 
 @pytest.fixture
+def cluster_api(tmp_path: Path, settings: Any) -> Iterator[KubeFake]:
+    """The API server of every cluster."""
+    with KubeFake() as api:
+        settings.KUBECONFIG = str(api.write_kubeconfig(tmp_path / "kubeconfig"))
+        yield api
+
+
+@pytest.fixture
 def removed() -> Cluster:
     """A cluster with an operator that fails, an hour after it was removed from the settings."""
     cluster = make_cluster(
@@ -288,6 +305,55 @@ def test_nothing_is_sent_to_a_removed_cluster(alice: User, removed: Cluster, ent
         entry(plan, alice)
     assert (caught.value.status, caught.value.code) == (409, NOT_CONFIGURED)
     assert not Action.objects.exists()
+
+
+def test_no_action_on_an_operator_of_a_removed_cluster_is_offered(
+    client: Client, alice: User, removed: Cluster
+) -> None:
+    client.force_login(alice)
+    make_failing(removed, "mode-00", MODE)
+    page = "/operators/prod/PlatformOperator/-/etcd"
+    for path in (page, "/operators/?view=all", "/operators/?view=cause"):
+        Cluster.objects.update(error_code="")
+        assert any(word in "".join(assert_page(client.get(path)).links) for word in CHANGES), path
+        Cluster.objects.update(error_code=NOT_CONFIGURED)
+        shown = assert_page(client.get(path))
+        assert not any(word in "".join(shown.links) for word in CHANGES), path
+    assert f"{removed.error_text} Remove" in assert_page(client.get(page)).text
+
+
+def test_no_form_reads_from_a_removed_cluster(
+    client: Client, alice: User, removed: Cluster, cluster_api: KubeFake
+) -> None:
+    client.force_login(alice)
+    make_crd(
+        cluster=removed, name="etcds.example.org", served=["v1"], owner_kind="BundleDeployment",
+        owner_name="etcd",
+    )  # fmt: skip
+    path = "/operators/prod/PlatformOperator/-/etcd"
+    refused = assert_page(client.post(f"{path}/remove", {"step": "count"}), 422)
+    assert removed.error_text in refused.text
+    refused = assert_page(client.post("/objects/prod/PlatformOperator/-/etcd"), 409)
+    assert removed.error_text in refused.text
+    assert review_access(alice, removed, rights_of("remove", "PlatformOperator")) == 0
+    with pytest.raises(OlmwebError, match="no longer named in OLMWEB_CLUSTERS"):
+        read_current(Operator.objects.get(name="etcd"), alice)
+    with pytest.raises(OlmwebError, match="no longer named in OLMWEB_CLUSTERS"):
+        request_check(alice, Operator.objects.get(name="etcd"), "etcd.v1", timezone.now())
+    refresh_mirrors()
+    assert cluster_api.requests == []
+
+
+def test_an_object_requested_before_its_cluster_was_removed_is_not_read(
+    alice: User, removed: Cluster, cluster_api: KubeFake
+) -> None:
+    of = {"cluster": removed, "kind": "PlatformOperator", "name": "etcd", "user": alice}
+    yaml = ObjectYaml.objects.create(**of, requested_at=timezone.now())
+    read_object(yaml)
+    check = CrdCheck.objects.create(**of, bundle="etcd.v1", requested_at=timezone.now())
+    read_check(check)
+    assert (yaml.error_text, check.error_text) == (removed.error_text, removed.error_text)
+    assert cluster_api.requests == []
 
 
 def test_no_install_on_a_removed_cluster_can_be_requested(alice: User, removed: Cluster) -> None:
