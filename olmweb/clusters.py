@@ -85,12 +85,17 @@ def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:
 def require_configured(cluster: Cluster) -> None:
     """Raises OlmwebError (409) for a removed cluster, to which nothing is sent."""
     if cluster.removed:
-        raise OlmwebError(
-            cluster.error_text,
-            code=NOT_CONFIGURED,
-            status=409,
-            hint="Name it there again to send something to it.",
-        )
+        raise removed_error(cluster)
+
+
+def removed_error(cluster: Cluster) -> OlmwebError:
+    """The refusal (409) of a removed cluster."""
+    return OlmwebError(
+        REMOVED_TEXT.format(cluster.name),
+        code=NOT_CONFIGURED,
+        status=409,
+        hint="Name it there again to send something to it.",
+    )
 
 
 def configured() -> list[Cluster]:

@@ -72,7 +72,7 @@ from olmweb.api.parameters import (
     text,
     values,
 )
-from olmweb.clusters import get_cluster
+from olmweb.clusters import get_cluster, require_configured
 from olmweb.errors import BadRequest, Missing, OlmwebError
 from olmweb.models import LOCAL, Cluster
 
@@ -258,6 +258,7 @@ def accepted(row: ActionRow | BulkInstallRow, *, replayed: bool) -> HttpResponse
 
 def _plan(body: ActionBody) -> Plan:
     cluster = get_cluster(body.cluster)
+    require_configured(cluster)
     _refuse_foreign_fields(body)
     fields = body.model_dump(include=set(FORM_FIELDS))
     if body.verb == Action.Verb.INSTALL:
@@ -451,6 +452,7 @@ def _bulk_items(
     shared: dict[str, str],
     request: HttpRequest,
 ) -> list[Item]:
+    require_configured(cluster)
     chosen = bulk.read_selection(keys)
     candidates = bulk.candidates(chosen, cluster, method, body.targets)
     wanted = [c for c in candidates if body.anyway or not c.doubt]

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
+from catalogs.models import Catalog
 from catalogs.views.presenters import catalog_status
 from installs import methods
 from installs.actions.crd_safety import install_crd_safety
@@ -42,6 +43,7 @@ from installs.views.forms import (
     targets_of,
 )
 from olmweb.accounts.roles import ASK, may, person, sign_in_required
+from olmweb.clusters import removed_error
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.web.forms import ValueField
@@ -129,8 +131,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "safeties": methods.ENFORCEMENTS,
     }
     if target is None:
-        refusal = None if package_row.catalog.on_removed else NOWHERE  # else the page says why
-        context |= {"refusal": refusal, "nowhere": True}
+        context |= {"refusal": _nowhere(request, package_row.catalog), "nowhere": True}
         return show_form(request, "install", context, failed=request.method == "POST")
     rows = InstallRows(target, package_row, values["channel"].strip(), values["version"].strip())
     context |= _paths(rows, values)
@@ -161,6 +162,14 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         context["name"] = choice.name if choice else context["name"]
         context["verdict"] = rows.verdict_of(context["path"], rows.version)
         return show_form(request, "install", context, failed=request.method == "POST")
+
+
+def _nowhere(request: HttpRequest, catalog: Catalog) -> OlmwebError | None:
+    """The reason why no cluster can install from the catalog; None for the GET of a removed
+    cluster, as the banner of its page says it."""
+    if catalog.cluster is None or not catalog.cluster.removed:
+        return NOWHERE
+    return removed_error(catalog.cluster) if request.method == "POST" else None
 
 
 def _paths(rows: InstallRows, values: Mapping[str, str]) -> dict[str, Any]:

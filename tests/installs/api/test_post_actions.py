@@ -17,7 +17,7 @@ from installs.actions import record
 from installs.models import Action, Component, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.errors import Outage
-from olmweb.models import ApiToken, Cluster
+from olmweb.models import NOT_CONFIGURED, ApiToken, Cluster
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import (
     make_catalog,
@@ -66,6 +66,15 @@ def test_an_install_is_recorded_and_asking_twice_with_a_key_is_asking_once(olivi
     assert (again.status_code, again.json()["id"]) == (202, told["id"])
     assert (again["Idempotency-Replayed"], again["Location"]) == ("true", first["Location"])
     assert Action.objects.count() == 1
+
+
+def test_a_removed_cluster_is_the_reason_of_the_refusal(olivia: User) -> None:
+    Cluster.objects.update(error_code=NOT_CONFIGURED)
+    for body in (INSTALL, INSTALL | {"dry_run": True}):
+        refused = post(olivia, body)
+        error = refused.json()["error"]
+        assert (refused.status_code, error["code"]) == (409, NOT_CONFIGURED)
+        assert error["message"] == "Cluster prod is no longer named in OLMWEB_CLUSTERS."
 
 
 def test_the_answer_names_the_catalog_that_was_asked_for(olivia: User) -> None:

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from installs.models import Action, ActionBatch
-from olmweb.models import ApiToken
+from olmweb.models import NOT_CONFIGURED, ApiToken, Cluster
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_package, make_prediction
 
@@ -68,6 +68,18 @@ def test_asking_twice_with_a_key_is_asking_once_and_progress_can_be_read(olivia:
     read = client.get(f"{URL}/{told['id']}").json()
     assert (read["done"], read["actions"][0]["state"]) == (1, "succeeded")
     assert client.get(f"{URL}/999").status_code == 404
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_removed_cluster_is_the_reason_of_the_refusal(olivia: User, dry_run: bool) -> None:
+    first = post(olivia, BODY, **{"Idempotency-Key": "k"})
+    Cluster.objects.update(error_code=NOT_CONFIGURED)
+    refused = post(olivia, BODY | {"dry_run": dry_run})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"]) == (409, NOT_CONFIGURED)
+    assert error["message"] == "Cluster prod is no longer named in OLMWEB_CLUSTERS."
+    again = post(olivia, BODY, **{"Idempotency-Key": "k"})
+    assert (again.status_code, again.json()["id"]) == (202, first.json()["id"])
 
 
 def test_what_is_predicted_to_fail_is_left_out_unless_it_is_wanted_anyway(olivia: User) -> None:

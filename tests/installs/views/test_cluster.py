@@ -356,6 +356,15 @@ def test_an_object_requested_before_its_cluster_was_removed_is_not_read(
     assert cluster_api.requests == []
 
 
+def test_the_fragment_of_the_install_form_names_the_removed_cluster(
+    client: Client, alice: User, removed: Cluster
+) -> None:
+    client.force_login(alice)
+    url = "/software/prod/redhat-operators/tea/install"
+    refused = assert_fragment(client.post(url, headers={"HX-Request": "true"}), 422)
+    assert removed.error_text in refused.text
+
+
 def test_no_install_on_a_removed_cluster_can_be_requested(alice: User, removed: Cluster) -> None:
     package = Package.objects.get()
     with pytest.raises(OlmwebError, match="no longer named in OLMWEB_CLUSTERS") as caught:
