@@ -130,8 +130,9 @@ def overview(request: HttpRequest) -> HttpResponse:
         page = paginate(entries, read_page(request.GET, notices), PAGE_SIZE, notices)
     update = single.update if single else None
     named = named_operators(single.cluster, update) if single and update else []
+    why_no_action = may_act(request.user)[1]
     # Visitors get the links, too: they lead to the sign-in.
-    why_not = may_act(request.user)[1] if request.user.is_authenticated else ""
+    why_not = why_no_action if request.user.is_authenticated else ""
     acts = not why_not
     current = [row for row in shown if not row.removed]
     acts = acts and bool(current)
@@ -143,7 +144,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "single": single,
         "causes": causes,
         "why_not": why_not if any(url for *_, url in causes) else "",
-        "why_no_action": why_not,
+        "why_no_action": why_no_action,
         "more_causes": len(single.causes[CAUSES_SHOWN:]) if single else 0,
         "following": _following(single),
         "named": named,

@@ -305,7 +305,8 @@ def may_act(user: AnyUser) -> tuple[bool, str]:
     With OLMWEB_WRITE_AS=user the cluster's RBAC decides, too.
     """
     refusal = f"{NOT_AN_OPERATOR}; ask an administrator of OLM Web for the role operator."
-    return _may_as_oneself(user, ACT, "Sign in to change anything on a cluster.", refusal)
+    sign_in = "Sign in with the role operator to change anything on a cluster."
+    return _may_as_oneself(user, ACT, sign_in, refusal)
 
 
 def may_issue_act_token(user: AnyUser) -> tuple[bool, str]:

@@ -361,12 +361,15 @@ def test_a_cause_has_a_row_with_its_kinds_most_operators_first(reader: Client) -
 
 
 def test_approvals_are_an_action_of_those_who_may_approve(
-    client: Client, bob: Any, olivia: Any
+    client: Client, public: Any, bob: Any, olivia: Any
 ) -> None:
     make_operator(
         cluster=make_cluster(name="prod"), name="op", kind="Subscription", namespace="apps",
         health="NeedsApproval", reason="RequiresApproval", details={"plan": "install-0"},
     )  # fmt: skip
+    page = assert_page(client.get("/"))
+    assert "Needs action Activity 1 InstallPlan needs approval op" in page.text
+    assert "Sign in with the role operator to change anything on a cluster." in page.text
     client.force_login(bob)
     page = assert_page(client.get("/"))
     assert "Needs action Activity 1 InstallPlan needs approval op" in page.text
