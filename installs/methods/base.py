@@ -361,7 +361,8 @@ def namespace_problem(field: str, name: str) -> dict[str, str]:
 
 def crds_with_objects(counts: Mapping[str, int | None]) -> str:
     """`2 CustomResourceDefinitions (a, b) with 3 custom resources at the last count`, and `with all
-    their custom resources` where a number is unknown; at most five are named."""
+    their custom resources` where a number is unknown; at most five are named. Without names, of an
+    operator that may have created none, `any CustomResourceDefinition that it created`."""
     names = list(counts)
     listed = ", ".join(names[:5]) + (" and more" if len(names) > 5 else "")
     if len(names) == 1:
@@ -369,7 +370,7 @@ def crds_with_objects(counts: Mapping[str, int | None]) -> str:
     elif names:
         crds, pronoun = f"{len(names)} CustomResourceDefinitions ({listed})", "their"
     else:
-        crds, pronoun = "its CustomResourceDefinitions", "their"
+        crds, pronoun = "any CustomResourceDefinition that it created", "its"
     numbers = [number for number in counts.values() if number is not None]
     if not names or len(numbers) < len(names):
         return f"{crds} with all {pronoun} custom resources"

@@ -474,7 +474,7 @@ def operator_list(request: HttpRequest) -> HttpResponse:
                 [(listed(remedy.names), remedy_steps(remedy.steps)) for remedy in cause.remedies],
                 _bulk_links(cause, filters, removed),
                 len(cause.clusters) - CHANGED_CLUSTERS,
-                resource_conflicts(cause.operators) if len(cause.operators) > 1 else [],
+                resource_conflicts(cause.operators),
                 *_not_migrated(cause),
             )
             for cause in causes

@@ -81,6 +81,19 @@ def ticks(response: Any) -> dict[str, bool]:
     return {row["row"].operator.name: row["ticked"] for row in response.context["rows"]}
 
 
+def test_a_removal_says_of_a_failed_installation_no_more_than_is_known(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    collision = make_failing(failing, "collision", OWNED, "InstallFailed", uid="uid-collision")
+    of = {**OF, "change": "remove", "finding": collision.finding}
+    reviewed = {**of, "pick": [key("collision")], "step": "review"}
+    for response in (writer.get(URL, of), writer.post(URL, reviewed)):
+        assert "has installed nothing" not in response.content.decode()
+    created = "any CustomResourceDefinition that it created with all its custom resources"
+    assert created in response.content.decode()
+    assert "It has not installed anything" in review(writer, "remove", "acme").content.decode()
+
+
 def test_a_cause_has_a_button_for_each_change_of_all_its_operators(
     client: Client, failing: Cluster, olivia: Any, bob: Any
 ) -> None:
@@ -94,6 +107,8 @@ def test_a_cause_has_a_button_for_each_change_of_all_its_operators(
     assert "Remove 1 PlatformOperator" in page.text
     assert "Retry 1 PlatformOperator" in page.text
     assert "Retry 3" not in page.text
+    primary = re.findall(r"pf-m-primary[^>]*change=(\w+)", response.content.decode())
+    assert primary == ["migrate"], "the remedy of a conflict is another than Retry"
     link = next(link for link in page.links if "change=migrate" in link)
     assert "finding=allnamespaces-required" in link
     assert "Migrate PlatformOperators to Subscriptions" in assert_page(client.get(link)).text

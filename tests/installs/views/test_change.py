@@ -191,7 +191,7 @@ def test_a_removal_says_what_goes_with_it_and_needs_a_tick(
     writer: Client, operator: Operator, sandbox: Sandbox
 ) -> None:
     page = assert_page(writer.get(REMOVE))
-    assert "its CustomResourceDefinitions with all their custom resources" in page.text
+    assert "any CustomResourceDefinition that it created with all its custom resources" in page.text
     refused = assert_page(writer.post(REMOVE), 422)
     assert "Tick the box to confirm" in refused.text
     assert not Action.objects.exists()
