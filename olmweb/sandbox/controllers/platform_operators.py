@@ -1,4 +1,5 @@
-"""Plays the platform-operators manager (phase 0) and rukpak, one step per PlatformOperator.
+"""Plays the platform-operators manager (phase 0) and rukpak, one step per PlatformOperator, and the
+cluster-version-operator as far as it follows the aggregated ClusterOperator.
 
 Level-triggered: every step reads only the objects. Wordings are the controllers' own, misspellings
 included. Must not know HTTP.
@@ -39,10 +40,12 @@ class PlatformOperators:
         self.bundle_suffixes: Mapping[str, str] = {}  # of the next Bundles, by PlatformOperator
 
     def step_all(self) -> None:
-        """One step for every PlatformOperator, then for the aggregated ClusterOperator."""
+        """One step for every PlatformOperator, then for the aggregated ClusterOperator and the
+        ClusterVersion."""
         for item in self._store.items("PlatformOperator")[0]:
             self.step(item["metadata"]["name"])
         self.aggregate()
+        self._report_cluster_version()
 
     def settle(self, name: str) -> None:
         """Steps until nothing changes any more."""
@@ -128,6 +131,34 @@ class PlatformOperators:
             made = copied(cluster_operator)
             made["status"]["conditions"] = conditions
             self._store.put(made)
+
+    def _report_cluster_version(self) -> None:
+        """Completes the update of the ClusterVersion once the aggregated ClusterOperator is
+        available, and reports it as failing while it is not."""
+        with self._store.changed:
+            cluster_version = self._store.get("ClusterVersion", "version")
+            cluster_operator = self._store.get("ClusterOperator", CLUSTER_OPERATOR)
+            if cluster_version is None or cluster_operator is None:
+                return
+            available = _condition(cluster_operator["status"].get("conditions", []), "Available")
+            if available is None:
+                return
+            made = copied(cluster_version)
+            status = made["status"]
+            last, now = status["history"][0], self._now()
+            if available["status"] == "True" and last["state"] != "Completed":
+                last |= {"state": "Completed", "completionTime": now}
+            reported = version_conditions(
+                last["version"],
+                completed=last["state"] == "Completed",
+                failing=available["status"] != "True",
+            )
+            before = {condition["type"]: condition for condition in status["conditions"]}
+            status["conditions"] = [
+                _with_time(condition, before.get(condition["type"]), now) for condition in reported
+            ]
+            if made != cluster_version:
+                self._store.put(made)
 
     # --- rukpak
 
@@ -368,6 +399,38 @@ def _aggregated_conditions(operators: list[Object], now: str, salt: str) -> list
         progressing |= {"status": "False", "reason": "AsExpected", "message": text}
     conditions = [progressing, {"type": "Degraded", "status": "False"}, available]
     return [{**condition, "lastTransitionTime": now} for condition in conditions]
+
+
+def version_conditions(version: str, *, completed: bool, failing: bool) -> list[dict[str, str]]:
+    """The conditions of the ClusterVersion without their times, as in cluster-version-operator
+    pkg/cvo/status.go. `completed`: the update to `version` has ended; `failing`: the aggregated
+    ClusterOperator is not available."""
+    cause = {"reason": "ClusterOperatorNotAvailable"} if failing else {}
+    missing = f"cluster operator {CLUSTER_OPERATOR} is not available"
+    available: dict[str, str] = {"type": "Available", "status": "False"}
+    progressing: dict[str, str] = {"type": "Progressing", "status": "True"}
+    if completed:
+        available |= {"status": "True", "message": f"Done applying {version}"}
+        text = f"Error while reconciling {version}: the {missing}"
+        progressing |= {
+            "status": "False",
+            "message": text if failing else f"Cluster version is {version}",
+        }
+    else:
+        progressing["message"] = f"Unable to apply {version}: the {missing}"
+    failed = {"type": "Failing", "status": "False"}
+    if failing:
+        failed |= {"status": "True", "message": missing.capitalize()}
+    return [available, failed | cause, progressing | cause]
+
+
+def _with_time(
+    condition: dict[str, str], before: Mapping[str, str] | None, now: str
+) -> dict[str, str]:
+    """The condition with the time since when it has its status."""
+    if before is not None and before["status"] == condition["status"]:
+        now = before["lastTransitionTime"]
+    return {**condition, "lastTransitionTime": now}
 
 
 def _content(conditions: list[dict[str, str]]) -> set[tuple[str, str, str, frozenset[str]]]:

@@ -19,6 +19,7 @@ from olmweb.sandbox.controllers.platform_operators import (
     CATALOG_SOURCE,
     CLUSTER_OPERATOR,
     PlatformOperators,
+    version_conditions,
 )
 from olmweb.sandbox.controllers.workloads import namespace
 from olmweb.sandbox.scenario import catalogs, cluster_extensions, subscriptions
@@ -143,9 +144,6 @@ def _condition(type_: str, status: str, reason: str, message: str, at: datetime)
 def _cluster_version(now: datetime) -> Object:
     version = facts()["cluster_version"]
     image = f"registry.ci.example.com/ocp/release@sha256:{digest('release', version).hex()}"
-    waiting = f"Unable to apply {version}: the cluster operator {CLUSTER_OPERATOR} is not available"
-    failing = f"Cluster operator {CLUSTER_OPERATOR} is not available"
-    reason = "ClusterOperatorNotAvailable"
     return {
         "apiVersion": "config.openshift.io/v1",
         "kind": "ClusterVersion",
@@ -167,9 +165,8 @@ def _cluster_version(now: datetime) -> Object:
             "versionHash": "sandbox",
             "availableUpdates": None,
             "conditions": [
-                _condition("Available", "False", "", "", now),
-                _condition("Failing", "True", reason, failing, now),
-                _condition("Progressing", "True", reason, waiting, now),
+                condition | {"lastTransitionTime": timestamp(now)}
+                for condition in version_conditions(version, completed=False, failing=True)
             ],
         },
     }

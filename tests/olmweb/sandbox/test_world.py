@@ -22,6 +22,7 @@ from tests.olmweb.sandbox.conftest import OPERATORS, STEP, Client, installed, op
 PROXY = "/api/v1/namespaces/olmv1-system/services/https:catalogd-service:443/proxy"
 ALL = f"{PROXY}/catalogs/redhat-operators/api/v1/all"
 AGGREGATED = "/apis/config.openshift.io/v1/clusteroperators/platform-operators-aggregated"
+CLUSTER_VERSION = "/apis/config.openshift.io/v1/clusterversions/version"
 ITEM = re.compile(r'encountered the failing (\S+) platform operator with reason "([^"]*)"')
 
 
@@ -38,6 +39,23 @@ def test_the_rules_arrive_at_the_audits_outcomes(client: Client) -> None:
         "AllNamespace install mode must be enabled": 26,
         "webhookDefiniions are not supported": 14,
     }
+
+
+def test_the_cluster_version_follows_the_aggregated_operator(client: Client) -> None:
+    def reported() -> list[str]:
+        status = client.get(CLUSTER_VERSION)["status"]
+        return [status["history"][0]["state"], *(c["status"] for c in status["conditions"])]
+
+    assert reported() == ["Partial", "False", "True", "True"]  # Available, Failing, Progressing
+    items = client.get(OPERATORS)["items"]
+    failing = [item for item in items if installed(item)["status"] != "True"]
+    for item in failing:
+        client.call("DELETE", f"{OPERATORS}/{item['metadata']['name']}")
+    wait_for(lambda: reported() == ["Completed", "True", "False", "False"])
+    name, spec = failing[0]["metadata"]["name"], failing[0]["spec"]
+    body = {key: failing[0][key] for key in ("apiVersion", "kind")}
+    client.apply(f"{OPERATORS}/{name}", body | {"metadata": {"name": name}, "spec": spec})
+    wait_for(lambda: reported() == ["Completed", "True", "True", "False"])
 
 
 def test_the_aggregated_operator_names_the_44_that_fail(client: Client) -> None:
