@@ -20,6 +20,7 @@ from catalogs.sync.deletion import delete_catalog
 from catalogs.verdicts.facts import Offered, WatchTarget
 from catalogs.verdicts.read import verdicts, verdicts_of
 from catalogs.verdicts.rules import Verdict
+from catalogs.verdicts.store import evaluate_catalog
 from installs import tasks
 from installs.facts import evaluate
 from installs.facts.cluster_facts import cluster_facts, market_of, watched_from
@@ -197,7 +198,6 @@ def test_an_evaluation_beside_another_keeps_the_time_of_its_changes(
     cluster.version = "v1.30.1"
     cluster.save()
     of_other = timezone.now() + timedelta(minutes=1)
-    evaluate_catalog = evaluate.evaluate_catalog
 
     def with_other(*args: Any) -> Any:
         PredictionRun.objects.update(changed_at=of_other)
