@@ -69,7 +69,8 @@ def test_an_install_is_recorded_and_asking_twice_with_a_key_is_asking_once(olivi
 
 
 def test_a_removed_cluster_is_the_reason_of_the_refusal(olivia: User) -> None:
-    Cluster.objects.update(error_code=NOT_CONFIGURED)
+    """Also for a method that the cluster did not serve."""
+    Cluster.objects.update(error_code=NOT_CONFIGURED, kinds={})
     for body in (INSTALL, INSTALL | {"dry_run": True}):
         refused = post(olivia, body)
         error = refused.json()["error"]
