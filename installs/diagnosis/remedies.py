@@ -359,6 +359,7 @@ _STANDS_FOR = {
     "res": "resource",
 }
 _OF_FACT = re.compile(r"\[([a-z_]+)\] ")
+ELSE = "else"  # of a step, in the place of a fact
 SUBJECT_NAMES = ("name", "namespace", "kind", "package", "unpack_pod")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 _ROLE_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.:]{0,251}[A-Za-z0-9])?")  # or of a binding
@@ -378,12 +379,17 @@ _ASKS_PERMISSION = "kubectl auth can-i "
 
 
 def for_facts(steps: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
-    """The steps without those of a fact, such as `[taint] `, that the message does not have."""
-    conditions = [_OF_FACT.match(step) for step in steps]
+    """The steps without those of a fact, such as `[taint] `, that the message does not have.
+
+    A step of `[else] ` is for messages without any fact of the other steps, which facts that an
+    earlier release stored may lack, too.
+    """
+    conditions = [match and match[1] for match in map(_OF_FACT.match, steps)]
+    has_fact = any(facts.get(name) for name in conditions if name)
     return tuple(
-        step[match.end() :] if match else step
-        for step, match in zip(steps, conditions, strict=True)
-        if match is None or facts.get(match[1])
+        step.removeprefix(f"[{name}] ")
+        for step, name in zip(steps, conditions, strict=True)
+        if name is None or facts.get(name) or (name == ELSE and not has_fact)
     )
 
 

@@ -20,6 +20,7 @@ from installs.diagnosis.knowledge import (
     render,
 )
 from installs.diagnosis.remedies import (
+    ELSE,
     PLACEHOLDER,
     SUBJECT_NAMES,
     for_facts,
@@ -85,11 +86,15 @@ def steps_of(entry: KnowledgeEntry) -> list[str]:
     return [*entry.remedy, *(step for variant in entry.variants for step in variant.remedy)]
 
 
+def remedies_of(entry: KnowledgeEntry) -> list[tuple[str, ...]]:
+    return [entry.remedy, *(variant.remedy for variant in entry.variants if variant.remedy)]
+
+
 def texts_of(entry: KnowledgeEntry) -> list[str]:
     every = dict.fromkeys((name.rstrip("0123456789") for name in entry.regex.groupindex), "x")
-    texts = [entry.cause, *for_facts(entry.remedy, every)]
-    for variant in entry.variants:
-        texts += [*filter(None, [variant.cause]), *for_facts(variant.remedy, every)]
+    texts = [entry.cause, *filter(None, (variant.cause for variant in entry.variants))]
+    for remedy in remedies_of(entry):
+        texts += dict.fromkeys((*for_facts(remedy, every), *for_facts(remedy, {})))
     return texts
 
 
@@ -219,6 +224,21 @@ def test_a_command_that_deletes_says_why_in_the_step_before_it() -> None:
                 before = step
 
 
+@entries
+def test_every_remedy_has_a_sentence_without_the_facts_that_its_steps_may_need(
+    entry: KnowledgeEntry,
+) -> None:
+    for remedy in remedies_of(entry):
+        steps = for_facts(remedy, {})
+        assert [step for step in steps if not step.startswith("$ ")], remedy
+
+
+def test_a_step_for_messages_without_a_fact_of_other_steps_is_left_out_with_one() -> None:
+    steps = ("Look.", "[taint] Tolerate {taint}.", "[else] Add a node.")
+    assert for_facts(steps, {}) == for_facts(steps, {"taint": ""}) == ("Look.", "Add a node.")
+    assert for_facts(steps, {"taint": "a"}) == ("Look.", "Tolerate {taint}.")
+
+
 def test_the_paths_to_take_instead_are_named_in_every_remedy() -> None:
     offered = [entry for entry in knowledge() if entry.instead]
     assert len(offered) >= 10
@@ -234,9 +254,9 @@ def test_every_placeholder_is_a_fact_or_a_name_of_the_subject() -> None:
         for text in texts_of(entry):
             assert set(PLACEHOLDER.findall(text)) <= groups | set(SUBJECT_NAMES), entry.id
         of_facts = re.findall(r"^\[([a-z_]+)\] ", "\n".join(steps_of(entry)), re.MULTILINE)
-        assert set(of_facts) <= groups, entry.id
-        # A fact of these names would hide the subject's own.
-        assert not groups & {"name", "namespace", "kind"}, entry.id
+        assert set(of_facts) <= groups | {ELSE}, entry.id
+        # A fact of these names would hide the subject's own, or the condition of a step.
+        assert not groups & {"name", "namespace", "kind", ELSE}, entry.id
         for variant in entry.variants:
             assert variant.fact or variant.kinds or variant.reasons, entry.id
             assert {*filter(None, [variant.fact])} <= groups, entry.id
