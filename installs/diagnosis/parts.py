@@ -84,10 +84,11 @@ _AGGREGATE_IN = re.compile(
 )
 # Reasons of the scheduler for the nodes that do not take a pod, without what it says of preemption.
 _EXCLUDED_NODES = re.compile(
-    r"(?P<before>(?:pod [^:\s]{1,600}(?: container [^:\s]{1,300})?: )?"
+    r"(?P<before>(?:(?:catalog )?pod [^:\s]{1,600}(?: container [^:\s]{1,300})?: )?"
     r"Unschedulable: 0/\d{1,6} nodes are available: )"
     r"(?P<reasons>[^\n]{1,4000}?)\.?"
-    r"(?: (?:preemption: |no new claims |still not |not found\b)[^\n]{0,4000})?$"
+    r"(?: (?:preemption: |no new claims |still not |not found\b)[^\n]{0,4000}?)?"
+    r"(?P<after> \(\w{1,9} restarts\))?$"
 )
 _NEXT_EXCLUDED = re.compile(r", (?=\d{1,6} )")
 # Of operator-controller's clusterobjectset_controller.go; an object has several lines.
@@ -270,7 +271,7 @@ def _excluded_nodes(text: str) -> list[str]:
     reasons = _NEXT_EXCLUDED.split(match["reasons"]) if match else []
     if match is None or len(reasons) == 1:
         return [text]
-    return [f"{match['before']}{reason}." for reason in reasons]
+    return [f"{match['before']}{reason}.{match['after'] or ''}" for reason in reasons]
 
 
 def _collisions(text: str) -> list[str]:
