@@ -21,7 +21,7 @@ from django.utils.html import format_html
 from olmweb.models import Preferences
 
 VIEW_COOKIE = "olmweb_view_"  # with the name of the list: account and query of the last view
-OPENED_FILTERED = "This list opened with the filters of your last visit."
+OPENED_FILTERED = "This list opened with the filters that you used last."
 _NO_FILTERS = ("sort", "view", "columns")
 _WHOLE_LISTS = (("show", "actions"), ("show", "syncs"), ("show", "all"))
 VIEW_LIMIT = 2000  # characters of a query string that is remembered

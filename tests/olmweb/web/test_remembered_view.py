@@ -40,7 +40,7 @@ def test_a_list_that_opens_filtered_says_so_until_it_is_cleared(
     make_operator(cluster=prod)
     reader.get("/operators/?view=all&q=nothing")
     page = assert_page(reader.get("/operators/", follow=True))
-    assert "This list opened with the filters of your last visit. Clear filters" in page.text
+    assert "This list opened with the filters that you used last. Clear filters" in page.text
     assert "/operators/?filters=none" in page.links
     again = assert_page(reader.get("/operators/?view=all&q=nothing"))
     assert "your last visit" not in again.text, "the person filtered it"
