@@ -251,7 +251,9 @@ def test_a_removal_names_this_very_object_and_what_goes_with_it(
     action = request(plan_remove(operator), olivia)
     assert (action.verb, action.object_uid) == ("remove", "u-1")
     assert request(plan_remove(operator), olivia) == action
-    assert "CustomResourceDefinitions" in " ".join(removal_consequences(operator))
+    assert "any CustomResourceDefinition that it created" in " ".join(
+        removal_consequences(operator)
+    )
 
 
 def test_what_never_unpacked_takes_nothing_else_along(cluster: Cluster) -> None:
@@ -263,7 +265,7 @@ def test_what_never_unpacked_takes_nothing_else_along(cluster: Cluster) -> None:
     upgraded = make_operator(
         cluster=cluster, kind="ClusterExtension", name="acme", finding=failed.finding, version="1"
     )
-    assert "with all their custom resources" in " ".join(removal_consequences(upgraded))
+    assert "with all its custom resources" in " ".join(removal_consequences(upgraded))
     CRDState.objects.create(
         cluster=cluster, name="etcds.example.org", kind="Etcd", owner_kind="BundleDeployment",
         owner_name="etcd",

@@ -43,13 +43,13 @@ def test_an_unknown_context_lists_those_that_there_are(tmp_path: Path) -> None:
 
 def test_a_kubeconfig_is_parsed_again_only_if_it_changed(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1", "prod")
-    before = session._parse.cache_info().misses
+    session._parse.cache_clear()  # other tests write the same text
     for _ in range(50):
         open_client("prod", str(path)).close()
-    assert session._parse.cache_info().misses == before + 1
+    assert session._parse.cache_info().misses == 1
     write_kubeconfig(path, "http://127.0.0.1:2", "lab")
     open_client("lab", str(path)).close()
-    assert session._parse.cache_info().misses == before + 2
+    assert session._parse.cache_info().misses == 2
 
 
 def test_a_file_without_contexts_says_none(tmp_path: Path) -> None:
