@@ -20,7 +20,13 @@ from typing import Literal
 import msgspec
 
 from installs.diagnosis.literals import required_literals
-from installs.diagnosis.parts import errors_of, in_current_words, parts_of, strip_prefixes
+from installs.diagnosis.parts import (
+    errors_of,
+    in_current_words,
+    parts_of,
+    strip_prefixes,
+    without_dumps,
+)
 from installs.diagnosis.remedies import (
     completed,
     fill_sentence,
@@ -472,7 +478,7 @@ def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     and error by error where line ends or semicolons join several. That a message begins with the
     name of a Bundle is a fact, and so is the name if the entry has commands about its pod.
     """
-    text = in_current_words(text[:TEXT_LIMIT])
+    text = in_current_words(without_dumps(text[:TEXT_LIMIT]))
     match = _find_one(text, kind)
     others = _others(match, text, kind) if match else []
     if match is None:

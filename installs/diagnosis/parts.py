@@ -34,6 +34,16 @@ _PREFIXES = re.compile(
 _FORMER_CATALOG = re.compile(
     r"\berror using catalog (?P<name>[^\s()]{1,253}) \(in namespace (?P<namespace>[\w-]{1,63})\): "
 )
+# A structure that the API server writes before the rule that it breaks, as JSON or like
+# `[]v1.EnvVar{v1.EnvVar{Name:"A"}}` (apimachinery pkg/util/validation/field/errors.go).
+_DUMP = re.compile(
+    r"(?<=Invalid value: )"
+    r"(?:[&*]?(?:\[\]|map\[\w{1,40}\]){0,3}(?:[a-z]\w{0,60}\.)?[A-Za-z]\w{0,100}\{|[\[{])"
+)
+# A string may lack its end where the message was cut.
+_IN_DUMP = re.compile(r'"(?:[^"\\]|\\[\s\S])*"?|[{}\[\]]')
+_NESTING = {"{": 1, "[": 1, "}": -1, "]": -1}
+_DUMP_LIMIT = 100  # characters of a dump that stays
 _PARTS_LIMIT = 50
 _CHECK_LIMIT = 2_000  # characters of the checks of one CRD
 _AGGREGATE = re.compile(r"\[([\s\S]+)\]")
@@ -114,6 +124,28 @@ _TWO_WORDS = re.compile(r"[A-Za-z]{2,40} [A-Za-z]{2,40} ")
 def in_current_words(text: str) -> str:
     """The text with catalogs named as current releases of OLM name them."""
     return _FORMER_CATALOG.sub(r"error using catalogsource \g<namespace>/\g<name>: ", text)
+
+
+def without_dumps(text: str) -> str:
+    """The text with `{…}` in place of long structures, which come before the rule they break."""
+    parts, start = [], 0
+    while (match := _DUMP.search(text, start)) and (end := _end_of_dump(text, match.end())):
+        if end - match.start() > _DUMP_LIMIT:
+            parts += [text[start : match.start()], "{…}"]
+        else:
+            parts.append(text[start:end])
+        start = end
+    return "".join((*parts, text[start:]))
+
+
+def _end_of_dump(text: str, start: int) -> int:
+    """Where the bracket before `start` is closed; 0 if it is not, as in a text that was cut."""
+    depth = 1
+    for token in _IN_DUMP.finditer(text, start):
+        depth += _NESTING.get(token[0], 0)
+        if not depth:
+            return token.end()
+    return 0
 
 
 def strip_prefixes(text: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from installs.diagnosis.knowledge import Finding, classify, finding_for
-from installs.diagnosis.parts import errors_of
+from installs.diagnosis.parts import errors_of, without_dumps
 from tests.installs.diagnosis.test_producers import REFUSALS
 
 FORBIDDEN = (
@@ -203,3 +203,30 @@ def test_a_former_kind_is_named_in_every_error() -> None:
     )
     assert len(finding.others) == 1
     assert "clusterobjectset" not in " ".join(finding.remedy).lower()
+
+
+JSON = f'[{{"name":"{"a" * 100}]","columns":[{{"name":"b"}}]}},{{"name":"c"}}]'
+VERSION = f'v1.Version{{Name:"{"a" * 100}}}\\"", Columns:[]v1.Column{{v1.Column{{Name:"b"}}}}}}'
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            f"spec: Invalid value: []v1.Version{{{VERSION}}}: no rule",
+            "spec: Invalid value: {…}: no rule",
+        ),
+        (f"spec: Invalid value: {JSON}: no rule", "spec: Invalid value: {…}: no rule"),
+        (
+            f"[a: Invalid value: {VERSION}: one, b: Invalid value: {VERSION}: two]",
+            "[a: Invalid value: {…}: one, b: Invalid value: {…}: two]",
+        ),
+    ],
+)
+def test_a_long_structure_leaves_the_rule_that_it_breaks(message: str, expected: str) -> None:
+    assert without_dumps(message) == expected
+
+
+@pytest.mark.parametrize("message", [IMMUTABLE, f"spec: Invalid value: {VERSION[:-4]}"])
+def test_a_short_structure_or_one_that_was_cut_stays(message: str) -> None:
+    assert without_dumps(message) == message
