@@ -218,8 +218,8 @@ VERSION = f'v1.Version{{Name:"{"a" * 100}}}\\"", Columns:[]v1.Column{{v1.Column{
         ),
         (f"spec: Invalid value: {JSON}: no rule", "spec: Invalid value: {…}: no rule"),
         (
-            f"[a: Invalid value: {VERSION}: one, b: Invalid value: {VERSION}: two]",
-            "[a: Invalid value: {…}: one, b: Invalid value: {…}: two]",
+            f"[a: Invalid value: {VERSION}: first, b: Invalid value: {VERSION}: second]",
+            "[a: Invalid value: {…}: first, b: Invalid value: {…}: second]",
         ),
     ],
 )

@@ -199,7 +199,7 @@ def test_a_clusterserviceversion_that_failed_has_another_attempt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "said"),
+    ("message", "expected"),
     [
         ("Internal error occurred: resource quota evaluation timed out", "the ResourceQuotas of"),
         ('error updating CRD "lokis.x.io": admission webhook "v.x.io" denied the request: no',
@@ -209,11 +209,11 @@ def test_a_clusterserviceversion_that_failed_has_another_attempt() -> None:
          "'p' with binding 'b' denied request: no", "An InstallPlan makes no pods"),
     ],
 )  # fmt: skip
-def test_a_failed_plan_is_explained_by_what_its_message_decides(message: str, said: str) -> None:
+def test_the_message_of_a_failed_plan_decides_its_explanation(message: str, expected: str) -> None:
     finding = classify(message, kind="InstallPlan", reason="InstallComponentFailed")
     assert finding is not None
     text = " ".join((finding.cause, *finding.remedy))
-    assert said in text
+    assert expected in text
     assert "meet it with spec.config" not in text
 
 
@@ -229,7 +229,7 @@ def test_olm_makes_what_is_missing_of_an_apiservice_when_it_installs_again() -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "namespace", "said"),
+    ("name", "namespace", "expected"),
     [
         ("redhat-operators", "openshift-marketplace", "of this catalog back"),
         ("acme", "openshift-marketplace", ""),
@@ -237,7 +237,9 @@ def test_olm_makes_what_is_missing_of_an_apiservice_when_it_installs_again() -> 
         ("", "", "of its own catalogs"),
     ],
 )
-def test_openshift_writes_only_its_own_catalogs_back(name: str, namespace: str, said: str) -> None:
+def test_openshift_writes_only_its_own_catalogs_back(
+    name: str, namespace: str, expected: str
+) -> None:
     finding = classify(
         "couldn't ensure registry server - update pod acme-x7q2p in a CrashLoopBackOff state: "
         "deleted update pod",
@@ -247,7 +249,7 @@ def test_openshift_writes_only_its_own_catalogs_back(name: str, namespace: str, 
     )
     assert finding is not None
     sentences = [step for step in finding.remedy if step.startswith("OpenShift writes")]
-    assert [said in step for step in sentences] == ([True] if said else [])
+    assert [expected in step for step in sentences] == ([True] if expected else [])
 
 
 def test_the_note_on_a_plan_does_not_repeat_a_remedy_that_begins_with_the_retry() -> None:
