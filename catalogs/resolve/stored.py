@@ -57,7 +57,7 @@ class _PackageValue(msgspec.Struct):
 
 
 def graph_of(package: Package) -> PackageGraph:
-    """One query, three for a package that was read with the PackageManifest API."""
+    """One query, four for a package that was read with the PackageManifest API."""
     channels, complete = _channels([package])
     entries = {name: entries for name, entries in channels[package.pk].items() if entries}
     return PackageGraph(entries, package.pk in complete)
@@ -118,7 +118,7 @@ def _read_channels(packages: Collection[int]) -> dict[int, Channels]:
 
 
 def facts_of(package: Package) -> ResolverPackage:
-    """Three queries, two more for a package that was read with the PackageManifest API, and one for
+    """Three queries, three more for a package that was read with the PackageManifest API, and one for
     each of the few bundles whose rows lack a fact."""
     return facts_of_all([package])[package.pk]
 

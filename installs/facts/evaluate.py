@@ -106,7 +106,7 @@ def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> st
     offered = Catalog.objects.filter(Q(pk__in=[row.pk for row in own]) | others).order_by("id")
     fields = ("id", "content_hash", "derivation", "changed_at", "priority", "availability")
     stamps = offered.values_list(*fields)
-    content = ((EVALUATOR_VERSION, RULES_VERSION), list(stamps), inspected_in(own), facts)
+    content = (RULES_VERSION, list(stamps), inspected_in(own), facts)
     encoded = msgspec.json.encode(content, order="deterministic")
     return _EVALUATOR + hashlib.sha256(encoded).hexdigest()[: 64 - len(_EVALUATOR)]
 
