@@ -118,8 +118,8 @@ def _read_channels(packages: Collection[int]) -> dict[int, Channels]:
 
 
 def facts_of(package: Package) -> ResolverPackage:
-    """Three queries, three more for a package that was read with the PackageManifest API, and one for
-    each of the few bundles whose rows lack a fact."""
+    """Three queries, three more for a package that was read with the PackageManifest API, and one
+    for each of the few bundles whose rows lack a fact."""
     return facts_of_all([package])[package.pk]
 
 
