@@ -202,10 +202,11 @@ def verdicts_state(catalog: Catalog) -> tuple[Any, ...]:
 
 def content_state() -> list[Any]:
     """What changes whenever packages, bundles, verdicts or what is installed do; two queries."""
-    catalogs = Catalog.objects.order_by("id").annotate(judged=Max("prediction_runs__changed_at"))
+    verdicts_changed_at = Max("prediction_runs__changed_at")
     return [
-        *catalogs.values_list(
-            "id", "slug", "revision", "content_hash", "changed_at", "synced_digest", "judged"
+        *Catalog.objects.order_by("id").values_list(
+            *("id", "slug", "revision", "content_hash", "changed_at", "synced_digest"),
+            verdicts_changed_at,
         ),
         *Cluster.objects.order_by("id").values_list("id", "name", "revision"),
     ]

@@ -50,7 +50,7 @@ class CatalogStamp(NamedTuple):
     revision: int
     content_hash: str
     changed_at: datetime | None
-    judged: datetime | None  # the last change of the verdicts that rows have
+    verdicts_changed_at: datetime | None  # of the verdicts that rows have
     slug: str
     name: str
     namespace: str
@@ -182,7 +182,7 @@ class CatalogRows:
     and its source."""
 
     content: tuple[object, ...]
-    judged: datetime | None
+    verdicts_changed_at: datetime | None
     rows: tuple[Row, ...]
 
 
@@ -283,10 +283,10 @@ def _stamped() -> QuerySet[Catalog, tuple[Any, ...]]:
     cluster = Coalesce("cluster__name", Value(LOCAL))
     shown = Q(prediction_runs__cluster=None) | Q(prediction_runs__cluster=F("cluster"))
     rows = Catalog.objects.order_by("id").annotate(
-        judged=Max("prediction_runs__changed_at", filter=shown), of_cluster=cluster
+        verdicts_changed_at=Max("prediction_runs__changed_at", filter=shown), of_cluster=cluster
     )
     return rows.values_list(
-        *("pk", "revision", "content_hash", "changed_at", "judged"),
+        *("pk", "revision", "content_hash", "changed_at", "verdicts_changed_at"),
         *("slug", "name", "namespace", "source_kind", "priority", "state"),
         *("cluster_id", "of_cluster", "cluster__revision"),
     )
@@ -296,7 +296,7 @@ def current_index(stamps: Stamps) -> SearchIndex:
     """The index for `stamps`; reads the packages only when a catalog changed."""
     global _index
     # A cluster's state changes no package, nor does the state of a catalog that is read.
-    token = tuple((stamp.pk, stamp.judged, *stamp.content) for stamp in stamps)
+    token = tuple((stamp.pk, stamp.verdicts_changed_at, *stamp.content) for stamp in stamps)
     current = _index
     if current is not None and current.token == token:
         return current
@@ -314,25 +314,25 @@ def _read_index(
     sources = {row.pk: entries[-1].slug for entries in distinct for row in entries}
     parts: dict[int, CatalogRows] = {}
     changed: list[CatalogStamp] = []
-    judged: list[CatalogStamp] = []
+    with_new_verdicts: list[CatalogStamp] = []
     for stamp in stamps:
         part = before.parts.get(stamp.pk) if before else None
         if part is None or part.content != (*stamp.content, sources[stamp.pk]):
             changed.append(stamp)
             continue
         parts[stamp.pk] = part
-        if part.judged != stamp.judged:
-            judged.append(stamp)
-    rows: dict[int, list[Row]] = {stamp.pk: [] for stamp in (*changed, *judged)}
+        if part.verdicts_changed_at != stamp.verdicts_changed_at:
+            with_new_verdicts.append(stamp)
+    rows: dict[int, list[Row]] = {stamp.pk: [] for stamp in (*changed, *with_new_verdicts)}
     verdicts = _verdicts(rows) if rows else {}
     for row in _rows(changed, sources, chain.from_iterable(part.rows for part in parts.values())):
         rows[row.catalog_id].append(row)
-    for stamp in judged:
+    for stamp in with_new_verdicts:
         rows[stamp.pk] = [*parts[stamp.pk].rows]
-    for stamp in (*changed, *judged):
+    for stamp in (*changed, *with_new_verdicts):
         parts[stamp.pk] = CatalogRows(
             (*stamp.content, sources[stamp.pk]),
-            stamp.judged,
+            stamp.verdicts_changed_at,
             tuple(with_verdicts(row, verdicts.get(row.id, ())) for row in rows[stamp.pk]),
         )
     return index_of(parts, token, before, catalogs=len(distinct))

@@ -72,11 +72,11 @@ def _catalogs() -> object:
     """The conditions that a cluster reports of its catalogs are not read, as there may be hundreds:
     they are stored with a new revision of the cluster, which pages of catalogs follow, too."""
     catalogs: Any = apps.get_app_config("catalogs").models_module
-    judged = catalogs.PredictionRun.objects.aggregate(newest=Max("changed_at"))["newest"]
+    verdicts = catalogs.PredictionRun.objects.aggregate(changed_at=Max("changed_at"))
     rows = catalogs.Catalog.objects.order_by("pk").values_list(*_CATALOG_COLUMNS, named=True)
     stale = [catalogs.is_stale(r.state, r.source_kind, r.source, r.synced_at) for r in rows]
     inspections = catalogs.CatalogInspection.objects.order_by("pk").values_list()
-    return list(rows), stale, list(inspections), judged
+    return list(rows), stale, list(inspections), verdicts
 
 
 def _syncs() -> object:

@@ -49,7 +49,7 @@ def content(read: SearchIndex) -> dict[str, Any]:
         "parts": {
             pk: (
                 part.content,
-                part.judged,
+                part.verdicts_changed_at,
                 sorted((asdict(row) for row in part.rows), key=itemgetter("id")),
             )
             for pk, part in read.parts.items()
