@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import chain
 from operator import attrgetter
 
@@ -38,7 +39,7 @@ from installs.queries.operators import (
     group_by_cause,
 )
 from installs.state.observation import details_of
-from olmweb.kube.fields import text, texts
+from olmweb.kube.fields import read_time, text, texts
 from olmweb.models import CLUSTER_STATES, Cluster
 from olmweb.web.revisions import PerRevision
 
@@ -106,11 +107,22 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True)
+class Recovery:
+    """The ClusterOperators that the message of Failing names recovered, and the ClusterVersion,
+    which says Failing=True since `failing_since`, was not updated yet; `at` is when the last of
+    them recovered. Times are None if unknown."""
+
+    operators: tuple[str, ...]
+    at: datetime | None
+    failing_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterUpdate:
     """The state of the ClusterVersion; `desired` is another version while an update runs.
     `failing_operator` is the ClusterOperator that the message `failing` names, if it names one.
     `delayers` are the ClusterOperators that it does not name and without which no update
-    completes."""
+    completes. `recovery` is None unless all that it names recovered."""
 
     version: str
     desired: str
@@ -119,6 +131,7 @@ class ClusterUpdate:
     failing: str
     failing_operator: str = ""
     delayers: tuple[ClusterOperator, ...] = ()
+    recovery: Recovery | None = None
 
     @property
     def refusal(self) -> str:
@@ -129,7 +142,8 @@ class ClusterUpdate:
 def _update_of(
     row: Component | None, cluster_operators: Sequence[ClusterOperator]
 ) -> ClusterUpdate | None:
-    """From the ClusterVersion and from the ClusterOperators that say Upgradeable=False."""
+    """From the ClusterVersion, and from the ClusterOperators that say Upgradeable=False or that its
+    message names."""
     if row is None:
         return None
     details = details_of(row)
@@ -146,23 +160,50 @@ def _update_of(
     refused = conditions.get("ReleaseAccepted")
     if refused and refused.status == "False":
         blockers.append(UpdateBlocker("ClusterVersion", row.name, refused.reason, refused.message))
-    condition = conditions.get("Failing")
-    failing = condition.message if condition and condition.status == "True" else ""
-    words = set(_NAME.findall(failing)) if "luster operator" in failing else set()
-    named = [operator.name for operator in cluster_operators if operator.name in words]
+    failing, names = _failure(row)
+    named = [operator for operator in cluster_operators if operator.name in names]
+    recovered = bool(named) and not any(
+        blocks_completion(read_conditions(operator.conditions)) for operator in named
+    )
     return ClusterUpdate(
         version=text(details, "version"),
         desired=text(details, "desired"),
         available=tuple(texts(details, "available")),
         blockers=tuple(blockers),
         failing=failing,
-        failing_operator=named[0] if len(named) == 1 else "",
+        failing_operator=named[0].name if len(named) == 1 else "",
         delayers=tuple(
             operator
             for operator in cluster_operators
-            if operator.name not in named
-            and blocks_completion(read_conditions(operator.conditions))
+            if operator not in named and blocks_completion(read_conditions(operator.conditions))
         ),
+        recovery=_recovery(named, read_time(conditions["Failing"].last_transition_time))
+        if recovered
+        else None,
+    )
+
+
+def _failure(cluster_version: Component) -> tuple[str, set[str]]:
+    """The message of Failing=True, empty if it does not say so, and the words that may be the names
+    of ClusterOperators in it."""
+    for condition in read_conditions(cluster_version.conditions):
+        if (condition.type, condition.status) == ("Failing", "True"):
+            names = "luster operator" in condition.message
+            return condition.message, set(_NAME.findall(condition.message)) if names else set()
+    return "", set()
+
+
+def _recovery(operators: Sequence[ClusterOperator], failing_since: datetime | None) -> Recovery:
+    times = [
+        read_time(condition.last_transition_time)
+        for operator in operators
+        for condition in read_conditions(operator.conditions)
+        if condition.type in ("Available", "Degraded")
+    ]
+    return Recovery(
+        operators=tuple(operator.name for operator in operators),
+        at=max((time for time in times if time), default=None),
+        failing_since=failing_since,
     )
 
 
@@ -255,14 +296,15 @@ class _ClusterState:
 
 def _read_states(ids: Collection[int]) -> dict[int, _ClusterState]:
     """Two queries."""
-    wanted = Q(severity__gt=0) | Q(name=AGGREGATED) | Q(upgradeable="False")
+    components = Component.objects.filter(cluster__in=ids, kind="ClusterVersion")
+    versions = {row.cluster_id: row for row in components.order_by("-name")}
+    named = set[str]().union(*(_failure(row)[1] for row in versions.values()))
+    wanted = Q(severity__gt=0) | Q(name__in={AGGREGATED, *named}) | Q(upgradeable="False")
     rows: dict[int, list[ClusterOperator]] = {pk: [] for pk in ids}
     for row in ClusterOperator.objects.filter(wanted, cluster__in=ids).order_by(
         "-severity", "name"
     ):
         rows[row.cluster_id].append(row)
-    components = Component.objects.filter(cluster__in=ids, kind="ClusterVersion")
-    versions = {row.cluster_id: row for row in components.order_by("-name")}
     return {
         pk: _ClusterState(
             _update_of(versions.get(pk), operators),

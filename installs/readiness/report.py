@@ -3,6 +3,7 @@
 Applies the rules of this package to rows; used by the page and the REST API.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +17,10 @@ from catalogs.models import Bundle, Catalog, Channel, Package
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.semver import read_version
 from installs.diagnosis.aggregated import REFUSED_WHILE_FAILING
+from installs.diagnosis.approvals import listing
 from installs.diagnosis.notes import PART_OF_OLM
 from installs.models import ClusterOperator, Component, Health, Operator
-from installs.queries.overview import ClusterUpdate, UpdateBlocker, updates_of
+from installs.queries.overview import ClusterUpdate, Recovery, UpdateBlocker, updates_of
 from installs.readiness.blockers import (
     TITLES,
     CheckedOperator,
@@ -55,6 +57,12 @@ _PACKAGE_FIELDS = (
 )
 _ORDER = tuple(Weight)
 _TITLES = tuple(TITLES)
+# A message with a request: "please remove overrides", "requires an administrator acknowledgement".
+_REQUEST = re.compile(
+    r"\b(?:please|must|should|needs? to|requires?|see|refer to|to (?:continue|proceed|resolve|fix)|"
+    r"before (?:continuing|updating|upgrading))\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,8 @@ class ReadinessRow:
     """A blocker of a cluster. `following` is the blocked minor; a blocker of the cluster itself has
     the kind ClusterVersion or ClusterOperator. `ways` are remedies; `target` is the version that
     resolves it, and `plan` the InstallPlan of its namespace to approve before. `reason_at` is the
-    ClusterOperator with the reason of a failing cluster, empty if its message names none."""
+    ClusterOperator with the reason of a failing cluster, empty if its message names none, and
+    `recovery` is not None if that reason is gone."""
 
     cluster: str
     following: str
@@ -79,6 +88,7 @@ class ReadinessRow:
     target: str
     plan: str = ""
     reason_at: str = ""
+    recovery: Recovery | None = None
 
     @property
     def can_be_upgraded(self) -> bool:
@@ -112,7 +122,7 @@ class Readiness:
 
     @property
     def failing(self) -> bool:
-        """Whether the ClusterVersion says Failing=True."""
+        """Whether the ClusterVersion says Failing=True: an update starts on request only."""
         return any(row.code == "cluster-failing" for row in self.rows)
 
     @property
@@ -388,8 +398,8 @@ def _of_cluster(
         for blocker in (update.blockers if update else ())
     ]
     if update and update.failing:
-        row = target.row("ClusterVersion", _failing(update.failing), "version")
-        rows.append(replace(row, reason_at=update.failing_operator))
+        row = target.row("ClusterVersion", _failing(update), "version")
+        rows.append(replace(row, reason_at=update.failing_operator, recovery=update.recovery))
     rows += [
         target.row("ClusterOperator", _delayer(delayer), delayer.name)
         for delayer in (update.delayers if update else ())
@@ -523,7 +533,7 @@ class _TargetCluster:
 def _cluster_blocker(blocker: UpdateBlocker) -> UpgradeBlocker:
     because = f" ({blocker.reason})" if blocker.reason else ""
     reported = [operator.words for operator in reported_operators(blocker.message)]
-    remedy = "Do what its message asks for; the condition clears by itself."
+    remedy = _remedy_of(blocker.message)
     if reported:
         row = "its row says" if len(reported) == 1 else "their rows say"
         remedy = (
@@ -541,16 +551,27 @@ def _cluster_blocker(blocker: UpdateBlocker) -> UpgradeBlocker:
     )
 
 
-def _failing(message: str) -> UpgradeBlocker:
-    """The condition Failing of the ClusterVersion; mirrors checks of `oc adm upgrade`."""
+def _failing(update: ClusterUpdate) -> UpgradeBlocker:
+    """The condition Failing of the ClusterVersion; mirrors checks of `oc adm upgrade`, which starts
+    an update all the same on request."""
+    cause = f"ClusterOperator {update.failing_operator}" if update.failing_operator else "the cause"
+    remedies = [
+        f"Resolve {cause} first: until then {REFUSED_WHILE_FAILING}, and an update that was "
+        "started with it does not complete."
+    ]
+    if update.recovery:
+        names = listing([f"ClusterOperator {name}" for name in update.recovery.operators])
+        remedies = [
+            f"{names} recovered. Wait for the cluster-version-operator, which clears the condition "
+            f"at its next check, usually within minutes; until then {REFUSED_WHILE_FAILING}.",
+            "If the condition stays: oc logs -n openshift-cluster-version "
+            "deployment/cluster-version-operator",
+        ]
     return UpgradeBlocker(
         "cluster-failing",
-        Weight.BLOCKS,
-        f"ClusterVersion version says Failing=True: {_one_line(message)}.",
-        (
-            f"Resolve this first: until then {REFUSED_WHILE_FAILING}, and an update that was "
-            "started with it does not complete.",
-        ),
+        Weight.HOLDS,
+        f"ClusterVersion version says Failing=True: {_one_line(update.failing)}.",
+        tuple(remedies),
     )
 
 
@@ -564,8 +585,13 @@ def _delayer(row: ClusterOperator) -> UpgradeBlocker:
         Weight.HOLDS,
         f"ClusterOperator {row.name} says {state}{because}: {_one_line(row.message)}. An update "
         "can start, but it does not complete before this has changed.",
-        ("Do what its message asks for; the condition clears by itself.",),
+        (_remedy_of(row.message),),
     )
+
+
+def _remedy_of(message: str) -> str:
+    step = "Do what its message asks for" if _REQUEST.search(message) else "Resolve the cause"
+    return f"{step}; the condition clears by itself."
 
 
 def _one_line(message: str) -> str:

@@ -122,14 +122,13 @@ def verdict(report: Readiness, *, reading: bool = False) -> str:
         return f"The version of cluster {report.cluster} is not known yet."
     target = f"{report.platform} {report.following}"
     blocks = report.counts[Weight.BLOCKS]
-    delayed = ""
+    delayed = f" The cluster is failing: {REFUSED_WHILE_FAILING}." if report.failing else ""
     if delayers := report.delayers:
         names = listing([f"ClusterOperator {name}" for name in delayers])
-        delayed = f" An update does not complete before {names} recovers."
+        delayed += f" An update does not complete before {names} recovers."
     if blocks:
-        failing = f" The cluster is failing: {REFUSED_WHILE_FAILING}." if report.failing else ""
         noun = "blocker" if blocks == 1 else "blockers"
-        return f"{blocks} {noun} for {target}.{failing}{delayed}"
+        return f"{blocks} {noun} for {target}.{delayed}"
     unknown = report.counts[Weight.UNKNOWN]
     if unknown and reading:
         return f"No blocker for {target} found so far.{delayed}"

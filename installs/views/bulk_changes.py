@@ -17,6 +17,7 @@ from installs.actions import bulk, bulk_changes, record
 from installs.actions.bulk import CAP, Item
 from installs.actions.bulk_changes import BulkChange, OperatorItem, cluster_of
 from installs.actions.refusals import CARRIES_MORE
+from installs.diagnosis.knowledge import Finding
 from installs.models import NEEDS_ATTENTION, Action
 from installs.models.steps import Delete, Step
 from installs.queries import operators as queries
@@ -36,6 +37,7 @@ from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.resources import NAMESPACES, OPERATOR_GROUPS
 from olmweb.models import Cluster
+from olmweb.web.addresses import address
 from olmweb.web.context import clusters
 
 VERBS = {
@@ -44,6 +46,24 @@ VERBS = {
     BulkChange.RETRY: "Retry",
     BulkChange.REMOVE: "Remove",
 }
+NEXT_STEPS = {
+    BulkChange.MIGRATE: "Migrate to Subscriptions",
+    BulkChange.RETRY: "Retry all",
+    BulkChange.REMOVE: "Remove all",
+}
+
+
+def next_step(
+    finding: Finding | None, targets: Iterable[tuple[str, str]], **params: str
+) -> tuple[str, str]:
+    """(words, address) of the first bulk change that the remedy of a cause names for its operators,
+    by the (cluster, kind) of `targets`; empty ones without such a change."""
+    for cluster, kind in targets:
+        for change in bulk_changes.changes_for(finding, kind):
+            query = {"cluster": cluster, "kind": kind, "finding": finding.id if finding else ""}
+            query |= {"change": change, **params}
+            return NEXT_STEPS[change], f"{address('installs:bulk-change')}?{urlencode(query)}"
+    return "", ""
 
 
 @never_cache

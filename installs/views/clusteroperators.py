@@ -6,11 +6,15 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
+from installs.models import ClusterOperator
 from installs.presenters.timeline import condition_reports, timeline
 from installs.queries import clusteroperators as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_clusteroperator
-from installs.queries.overview import unreadable_kinds
+from installs.queries.operators import finding_of
+from installs.queries.overview import unreadable_kinds, updates_of
+from installs.views.bulk_changes import next_step
+from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.web.context import clusters
@@ -113,20 +117,33 @@ def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> Htt
         return answer
     blocks, leaves = queries.impact_of(row)
     groups = queries.members_of(row) if row.aggregated else []
+    update = updates_of([row.cluster])[row.cluster_id]
+    recovery = update.recovery if update else None
+    # Visitors get the links, too: they lead to the sign-in.
+    acts = not request.user.is_authenticated or may_act(request.user)[0]
+    acts = acts and not row.cluster.removed
     explanation = queries.explanation_of(row, groups) if row.aggregated else None
     key = detail.key_of(row)
     history = detail.history(row.cluster_id, [key])
     context = {
         "row": row,
-        "groups": groups,
+        "groups": [(group, *(_next_step(row, group) if acts else ("", ""))) for group in groups],
         "member_count": sum(len(group.members) for group in groups),
         "reasons": queries.reasons_of(row),
         "explanation": explanation,
         "blocks": blocks,
         "leaves": leaves,
+        "recovery": recovery if recovery and name in recovery.operators else None,
         "timeline": timeline(key, history, reports=condition_reports([row])),
     }
     topics = (cluster_topic(request, cluster),)
     return render_live(
         request, "installs/clusteroperator.html", context, token=token, topics=topics
     )
+
+
+def _next_step(row: ClusterOperator, group: queries.MemberGroup) -> tuple[str, str]:
+    """Words and address of the next step for these members, as on the overview."""
+    operators = [member.operator for member in group.members if member.operator]
+    finding = finding_of(operators[0]) if operators else None
+    return next_step(finding, [(row.cluster.name, "PlatformOperator")])

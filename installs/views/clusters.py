@@ -4,7 +4,6 @@ CustomResourceDefinitions.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -12,7 +11,6 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from catalogs.queries import read_states
-from installs.actions.bulk_changes import BulkChange, changes_for
 from installs.actions.requests import waiting_for
 from installs.models import CRDState, Operator
 from installs.presenters.diagnosis import RemedyStep, remedy_steps
@@ -26,12 +24,12 @@ from installs.queries.operators import CauseGroup
 from installs.queries.watched_resources import watched_resources
 from installs.readiness.blockers import read_minor
 from installs.readiness.report import named_operators, unnamed_blockers
+from installs.views.bulk_changes import next_step
 from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.clusters import get_cluster
 from olmweb.models import Cluster
-from olmweb.web.addresses import address
 from olmweb.web.context import clusters
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import (
@@ -46,11 +44,6 @@ from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
 
 CAUSES_SHOWN = 5  # on the overview of one cluster
-CHANGE_WORDS = {
-    BulkChange.MIGRATE: "Migrate to Subscriptions",
-    BulkChange.RETRY: "Retry all",
-    BulkChange.REMOVE: "Remove all",
-}
 
 
 class OverviewForm(FilterForm):
@@ -169,25 +162,19 @@ def overview(request: HttpRequest) -> HttpResponse:
 def _with_changes(
     causes: Sequence[CauseGroup], *, offered: bool
 ) -> list[tuple[CauseGroup, str, str]]:
-    """The causes of one cluster, each with the words and the address of the first bulk change that
-    its remedy names, or with empty ones."""
-    rows = []
-    for cause in causes:
-        changes = [
-            (target, change)
-            for target in cause.targets
-            for change in changes_for(cause.finding, target.kind)
-            if offered
-        ]
-        words = url = ""
-        if changes:
-            target, change = changes[0]
-            query = {"cluster": target.cluster, "kind": target.kind, "finding": cause.id}
-            query |= {"change": change, "from": "overview"}
-            url = f"{address('installs:bulk-change')}?{urlencode(query)}"
-            words = CHANGE_WORDS[change]
-        rows.append((cause, words, url))
-    return rows
+    """The causes of one cluster, each with the words and the address of its next step, or with
+    empty ones."""
+    return [
+        (
+            cause,
+            *next_step(
+                cause.finding,
+                [(target.cluster, target.kind) for target in cause.targets if offered],
+                **{"from": "overview"},
+            ),
+        )
+        for cause in causes
+    ]
 
 
 def _following(entry: queries.ClusterOverview | None) -> str:

@@ -165,6 +165,8 @@ class _ShownCluster:
             return "unknown"
         if counts["blocks"]:
             return "blocks"
+        if self.readiness.failing:
+            return "failing"
         if counts["unknown"]:
             return "reading" if self.unread else "unknown"
         return "delayed" if self.readiness.delayers else "ok"

@@ -1,11 +1,14 @@
 """What blocks the next minor: each rule, and the way out that the graph has."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from catalogs.models import Catalog, Channel
+from installs.diagnosis.aggregated import REFUSED_WHILE_FAILING
 from installs.models import Component, Operator
 from installs.readiness import ReadinessRow, readiness
 from installs.readiness.blockers import (
@@ -283,7 +286,7 @@ def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) ->
     }
     Component.objects.filter(kind="ClusterVersion").update(conditions=[condition])
     row = the_row(prod, "cluster-failing")
-    assert (row.kind, row.weight) == ("ClusterVersion", "blocks")
+    assert (row.kind, row.weight) == ("ClusterVersion", "holds")
     assert row.sentence == (
         "ClusterVersion version says Failing=True: Cluster operator etcd is not available."
     )
@@ -291,13 +294,13 @@ def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) ->
     text = page.text
     assert "/cluster-operators/?cluster=prod" in page.links
     refusal = "oc adm upgrade needs --allow-upgrade-with-warnings"
-    assert f"Blocked 1 blocker for OpenShift 4.17. The cluster is failing: {refusal}." in text
-    assert "No blocker" not in text
-    assert "The cluster is failing ClusterVersion version says Failing=True" in text
+    assert f"Failing No blocker for OpenShift 4.17. The cluster is failing: {refusal}." in text
+    assert "Not blocked" not in text
+    assert "Blocks the completion The cluster is failing ClusterVersion" in text
     assert f"until then {refusal}, and" in text
     assert f"Until then {refusal}." in assert_page(reader.get("/")).text
     report = assert_page(reader.get("/report/")).text
-    assert "Blocks the update The cluster is failing version ClusterVersion" in report
+    assert "Blocks the completion The cluster is failing version ClusterVersion" in report
     for name in ("etcd", "kube-apiserver"):
         make_clusteroperator(prod, name, available="False", severity=3)
     make_operator(cluster=prod)
@@ -328,11 +331,72 @@ def test_a_cluster_operator_that_blocks_the_completion_alone_has_a_row(
     assert "Blocks the completion A ClusterOperator blocks the completion insights" in report
 
 
-def test_a_message_that_names_no_operator_promises_no_rows(prod: Cluster) -> None:
-    make_blocking(prod, "Something else")
-    assert the_row(prod, "cluster-operator").ways == (
-        "Do what its message asks for; the condition clears by itself.",
+def make_cluster_failing(message: str) -> None:
+    condition = {"type": "Failing", "status": "True", "message": message}
+    condition["lastTransitionTime"] = (timezone.now() - timedelta(hours=6)).isoformat()
+    Component.objects.filter(kind="ClusterVersion").update(conditions=[condition])
+
+
+def test_the_pages_say_that_a_recovered_cluster_operator_is_not_in_the_cluster_version_yet(
+    reader: Client, prod: Cluster
+) -> None:
+    make_operator(cluster=prod)
+    make_cluster_failing("Cluster operator etcd is not available")
+    etcd = make_clusteroperator(prod, "etcd")  # available since two hours
+    row = the_row(prod, "cluster-failing")
+    assert row.ways[0].startswith(
+        "ClusterOperator etcd recovered. Wait for the cluster-version-operator, which clears the "
     )
+    for path in ("/", "/readiness/", "/cluster-operators/prod/etcd"):
+        assert (
+            "ClusterOperator etcd recovered 2 h ago , but ClusterVersion version still reports "
+            "Failing=True, for 6 h : the cluster-version-operator has not updated it yet."
+        ) in assert_page(reader.get(path)).text
+    etcd.conditions[0]["status"] = "False"
+    etcd.available = "False"
+    etcd.save()
+    Cluster.objects.update(revision=7)
+    for path in ("/", "/readiness/", "/cluster-operators/prod/etcd"):
+        assert "etcd recovered" not in assert_page(reader.get(path)).text
+
+
+def test_a_failing_cluster_links_to_the_cluster_operator_in_the_column_of_resolutions(
+    reader: Client, prod: Cluster
+) -> None:
+    make_cluster_failing("Cluster operator etcd is not available")
+    make_clusteroperator(prod, "etcd", available="False", severity=3)
+    make_clusteroperator(prod, "insights", degraded="True", severity=2, message="i/o timeout")
+    text = assert_page(reader.get("/readiness/")).text
+    step = f"Resolve ClusterOperator etcd first: until then {REFUSED_WHILE_FAILING}, and an update "
+    step += "that was started with it does not complete. Why ClusterOperator etcd fails"
+    assert step in text
+    assert (
+        "Resolve the cause; the condition clears by itself. Conditions of ClusterOperator insights"
+    ) in text
+
+
+@pytest.mark.parametrize(
+    ("message", "step"),
+    [
+        ("Something else", "Resolve the cause"),
+        ("Get https://console.example/api: dial tcp: i/o timeout", "Resolve the cause"),
+        (
+            "Disabling ownership via cluster version overrides prevents upgrades. Please remove "
+            "overrides before continuing.",
+            "Do what its message asks for",
+        ),
+        (
+            "Kubernetes 1.25 and therefore OpenShift 4.12 remove several APIs which require admin "
+            "consideration. Please see the knowledge article",
+            "Do what its message asks for",
+        ),
+    ],
+)
+def test_a_remedy_refers_to_the_message_only_if_it_asks_for_something(
+    prod: Cluster, message: str, step: str
+) -> None:
+    make_blocking(prod, message)
+    assert the_row(prod, "cluster-operator").ways == (f"{step}; the condition clears by itself.",)
 
 
 def test_a_named_operator_without_stored_facts_takes_its_maximum_from_the_message(

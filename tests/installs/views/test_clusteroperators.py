@@ -85,6 +85,23 @@ def test_the_aggregated_one_groups_its_members_by_our_finding(
     assert "While it is unavailable the ClusterVersion is Failing" in page.text
 
 
+def test_each_cause_of_the_aggregated_one_offers_the_step_of_the_overview(
+    client: Client, olivia: Any, bob: Any, prod: Cluster
+) -> None:
+    make_failing_world(prod)
+    client.force_login(olivia)
+    link = (
+        "/operators/bulk-change?cluster=prod&kind=PlatformOperator"
+        "&finding=allnamespaces-required&change=migrate"
+    )
+    assert f"{link}&from=overview" in assert_page(client.get("/")).links
+    page = assert_page(client.get(AGGREGATED))
+    assert link in page.links
+    assert "Migrate to Subscriptions with AllNamespaces install mode" in page.text
+    client.force_login(bob)
+    assert link not in assert_page(client.get(AGGREGATED)).links
+
+
 def test_members_are_counted_by_cause_as_on_the_page_of_causes(
     reader: Client, prod: Cluster
 ) -> None:
