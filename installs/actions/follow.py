@@ -29,7 +29,7 @@ from installs.queries.leftovers import PLATFORM_PREFIXES, SHARED_NAMESPACES
 from installs.queries.operators import has_installed_nothing
 from installs.state.full_sync import sync_cluster
 from installs.state.watch.scheduling import cluster_lease, pass_lease
-from olmweb.clusters import client_for
+from olmweb.clusters import client_for, require_configured
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import KubeError
 from olmweb.kube.resources import CLUSTER_SERVICE_VERSIONS
@@ -129,6 +129,7 @@ def _attempt(action: Action, pause: Callable[[float], None]) -> float | None:
             _give_up_sending(action)
             return None
         try:
+            require_configured(action.cluster)
             require_authority(action)
         except OlmwebError as error:
             _refuse_sending(action, error)

@@ -15,7 +15,7 @@ from installs.actions.plan import plan_install
 from installs.models import Action
 from olmweb.errors import OlmwebError
 from olmweb.kube.errors import from_answer
-from olmweb.models import ApiToken, Cluster, OidcIdentity
+from olmweb.models import NOT_CONFIGURED, ApiToken, Cluster, OidcIdentity
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_package
 from tests.installs.actions.test_actions_followed import carry_out, stored, writes
@@ -92,6 +92,17 @@ def test_an_action_ends_with_the_token_that_requested_it(
     carry_out(action)
     assert action.state == "refused"
     assert reason in action.outcome
+    assert writes(sandbox) == []
+
+
+def test_an_action_on_a_cluster_that_was_removed_since_is_refused(
+    cluster: Cluster, sandbox: Sandbox, olivia: User
+) -> None:
+    action = ask(cluster, olivia)
+    Cluster.objects.update(error_code=NOT_CONFIGURED)
+    carry_out(action)
+    assert (action.state, action.outcome_code) == ("refused", NOT_CONFIGURED)
+    assert "prod" in action.outcome
     assert writes(sandbox) == []
 
 
