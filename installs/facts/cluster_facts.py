@@ -2,8 +2,9 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from django.db.models import Count
+from django.db.models import Count, Q
 
 from catalogs.contents.bundle_facts import ApiKind
 from catalogs.install_methods import InstallMethod
@@ -126,29 +127,45 @@ def _owner(label: list[str], subscribed: Mapping[str, Owner]) -> Owner:
     return kind, namespace, name
 
 
-def market_of(catalog: Catalog, cluster: Cluster | None) -> ClusterOffers:
-    """The offers of `catalog` and of all catalogs that `cluster` can use. At most six queries."""
-    ids = {catalog.pk}
+class CatalogContent(NamedTuple):
+    """The packages, versions and APIs of a catalog as read once: for each of fifty clusters, they
+    would be counted again over all its bundles."""
+
+    bundles: Counter[str]  # by package
+    versions: dict[str, list[Version]]  # of a package
+    provided: Counter[tuple[ApiKind, str]]  # bundles of the package that provide the kind
+
+
+# What identifies the content of a catalog.
+_CONTENT = ("id", "content_hash", "derivation", "changed_at")
+Contents = dict[tuple[object, ...], CatalogContent]
+
+
+def market_of(
+    catalog: Catalog, cluster: Cluster | None, contents: Contents | None = None
+) -> ClusterOffers:
+    """The offers of `catalog` and of all catalogs that `cluster` can use. At most six queries, two
+    of which count all bundles of catalogs that are not in `contents`, where they are kept."""
+    usable = Q(pk=catalog.pk)
     if cluster is not None:
-        ids |= set(Catalog.objects.filter(usable_catalogs(cluster.pk)).values_list("pk", flat=True))
+        usable |= usable_catalogs(cluster.pk)
+    contents = {} if contents is None else contents
+    keys = list(Catalog.objects.filter(usable).order_by("id").values_list(*_CONTENT))
+    _read_contents([key for key in keys if key not in contents], contents)
     versions: dict[str, list[Version]] = defaultdict(list)
-    held: Counter[str] = Counter()  # bundles by package
-    bundles = Bundle.objects.filter(package__catalog__in=ids).order_by()
-    version_counts = bundles.values_list("package__name", "version").annotate(Count("id"))
-    for package, text, times in version_counts:
-        held[package] += times
-        version = read_version(text.removeprefix("v"))
-        if version is not None:
-            versions[package].append(version)
+    bundles: Counter[str] = Counter()
+    provided: Counter[tuple[ApiKind, str]] = Counter()
+    for key in keys:
+        content = contents[key]
+        bundles.update(content.bundles)
+        provided.update(content.provided)
+        for package, its_versions in content.versions.items():
+            versions[package] += its_versions
     providers: dict[ApiKind, set[str]] = defaultdict(set)
     always: dict[str, set[ApiKind]] = defaultdict(set)
-    provided = BundleGVK.objects.filter(bundle__package__catalog__in=ids, required=False)
-    fields = ("group", "version", "kind", "bundle__package__name")
-    counted = provided.order_by().values_list(*fields).annotate(Count("bundle", distinct=True))
-    for *gvk, package, times in counted:
-        kind = ApiKind(*gvk)
+    for (kind, package), times in provided.items():
         providers[kind].add(package)
-        if times == held[package]:
+        if times == bundles[package]:
             always[package].add(kind)
     return ClusterOffers(
         {kind: frozenset(names) for kind, names in providers.items()},
@@ -157,6 +174,27 @@ def market_of(catalog: Catalog, cluster: Cluster | None) -> ClusterOffers:
         _offers(catalog, cluster) if cluster is not None else {},
         {name: frozenset(kinds) for name, kinds in always.items()},
     )
+
+
+def _read_contents(keys: Iterable[tuple[Any, ...]], contents: Contents) -> None:
+    """Reads the content of the catalogs with these keys. Two queries, none without keys."""
+    new = {key[0]: CatalogContent(Counter(), defaultdict(list), Counter()) for key in keys}
+    if not new:
+        return
+    contents.update((key, new[key[0]]) for key in keys)
+    bundles = Bundle.objects.filter(package__catalog__in=new).order_by()
+    fields = ("package__catalog_id", "package__name", "version")
+    for catalog_id, package, text, times in bundles.values_list(*fields).annotate(Count("id")):
+        content = new[catalog_id]
+        content.bundles[package] += times
+        version = read_version(text.removeprefix("v"))
+        if version is not None:
+            content.versions[package].append(version)
+    provided = BundleGVK.objects.filter(bundle__package__catalog__in=new, required=False).order_by()
+    names = ("bundle__package__catalog_id", "bundle__package__name", "group", "version", "kind")
+    counted = provided.values_list(*names).annotate(Count("bundle", distinct=True))
+    for catalog_id, package, group, version_name, kind, times in counted:
+        new[catalog_id].provided[ApiKind(group, version_name, kind), package] = times
 
 
 def _offers(catalog: Catalog, cluster: Cluster) -> dict[str, tuple[Offered, ...]]:

@@ -24,7 +24,7 @@ from catalogs.verdicts.store import (
     evaluate_bundle,
     evaluate_catalog,
 )
-from installs.facts.cluster_facts import cluster_facts, market_of
+from installs.facts.cluster_facts import Contents, cluster_facts, market_of
 from installs.facts.inventory import awaited
 from installs.state.catalog_offers import usable_catalogs
 from olmweb.models import Cluster, configured_clusters
@@ -46,11 +46,12 @@ def clusters_of(catalog: Catalog) -> list[Cluster]:
 def refresh_all(still_ours: Callable[[], bool] = lambda: True) -> int:
     """Refreshes every catalog with outdated verdicts; returns the number of rows written."""
     facts: dict[int, ClusterFacts] = {}
+    contents: Contents = {}
     written = 0
     for catalog in Catalog.objects.filter(revision__gt=0).select_related("cluster"):
         if not still_ours():
             break
-        done = refresh(catalog, facts=facts)
+        done = refresh(catalog, facts=facts, contents=contents)
         written += done.written if done else 0
     return written
 
@@ -60,13 +61,15 @@ def refresh(
     clusters: Sequence[Cluster] | None = None,
     *,
     facts: dict[int, ClusterFacts] | None = None,
+    contents: Contents | None = None,
 ) -> EvaluationSummary | None:
     """Evaluates the catalog, alone and for `clusters` (None: `clusters_of`), if an input changed.
 
-    Returns None if no input changed. `facts` caches cluster facts by key between catalogs. A killed
-    pass leaves runs without the hash of their inputs, so the next pass evaluates the catalog again
-    and counts the verdicts as changed, whichever of the two wrote them; likewise after a pass of
-    another version, which does not record what it changed.
+    Returns None if no input changed. `facts` caches cluster facts by key between catalogs,
+    `contents` the content of catalogs. A killed pass leaves runs without the hash of their inputs,
+    so the next pass evaluates the catalog again and counts the verdicts as changed, whichever of
+    the two wrote them; likewise after a pass of another version, which does not record what it
+    changed.
     """
     catalog.refresh_from_db()
     facts_by_cluster = {} if facts is None else facts
@@ -83,11 +86,9 @@ def refresh(
     if not due:
         return None
     due = [*dict.fromkeys((None, *due))]  # the verdicts from the catalog alone are written, too
-    contexts = [VerdictContext(None, NO_CLUSTER, market_of(catalog, None))]
-    contexts += [
-        VerdictContext(pk, all_facts[pk], market_of(catalog, rows[pk]))
-        for pk in due
-        if pk is not None
+    contents = {} if contents is None else contents
+    contexts = [
+        VerdictContext(pk, all_facts[pk], market_of(catalog, rows[pk], contents)) for pk in due
     ]
     stored = [before[pk].pk for pk in due if pk in before]
     with fenced_transaction():

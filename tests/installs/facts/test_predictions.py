@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models import Model
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from catalogs.contents.bundle_facts import ApiKind
@@ -23,7 +24,7 @@ from catalogs.verdicts.rules import Verdict
 from catalogs.verdicts.store import evaluate_catalog
 from installs import tasks
 from installs.facts import evaluate
-from installs.facts.cluster_facts import cluster_facts, market_of, watched_from
+from installs.facts.cluster_facts import Contents, cluster_facts, market_of, watched_from
 from installs.facts.evaluate import refresh
 from installs.models import Action, ClusterInventory, InstallRequest
 from olmweb.models import Cluster
@@ -652,3 +653,31 @@ def test_what_every_bundle_of_a_package_provides_is_known_of_the_market(db: None
     market = market_of(package.catalog, None)
     assert market.always == {"a": {kept}}
     assert market.providers[new] == {"a"}
+
+
+def test_a_market_counts_the_bundles_of_a_package_in_all_catalogs(cluster: Cluster) -> None:
+    kept, new = ApiKind("g", "v1", "DecodedObject"), ApiKind("g", "v1", "New")
+    first = make_package(catalog=make_catalog(cluster=cluster), name="a", channels={})
+    make_bundle(package=first, version="2.0.0", provides=[kept, new])
+    second = make_package(catalog=make_catalog(name="other"), name="a", channels={})
+    make_bundle(package=second, version="1.0.0", provides=[kept])
+    contents: Contents = {}
+    market = market_of(first.catalog, cluster, contents)
+    assert market.always == {"a": {kept}}
+    assert market.providers[new] == {"a"}
+    assert sorted(map(str, market.versions["a"])) == ["1.0.0", "2.0.0"]
+    assert market_of(first.catalog, None, contents).always == {"a": {kept, new}}
+    make_bundle(package=second, version="3.0.0")
+    assert market_of(first.catalog, cluster, contents) == market
+    Catalog.objects.filter(pk=second.catalog.pk).update(content_hash="changed")
+    assert market_of(first.catalog, cluster, contents).always == {}
+
+
+def test_the_bundles_of_a_catalog_are_counted_once_for_all_clusters(
+    catalog: Catalog,
+) -> None:
+    clusters = [make_cluster(name=name) for name in ("east", "north", "west")]
+    with CaptureQueriesContext(connection) as queries:
+        assert refresh(catalog, clusters)
+    counted = [query for query in queries if 'COUNT(DISTINCT "catalogs_bundlegvk"' in query["sql"]]
+    assert len(counted) == 1
