@@ -39,7 +39,7 @@ from installs.diagnosis.remedies import (
 FOLDER = Path(__file__).resolve().parent.parent / "knowledge"
 # Stage of an installation -> the files that hold its failures; `normal` holds what is no failure.
 STAGES = {
-    "source": ("source_pods", "source"),
+    "source": ("source_nodes", "source_pods", "source"),
     "convert": ("convert_modes", "convert_bundle"),
     "unpack": (
         *("unpack_sources", "unpack_rukpak"),
@@ -55,7 +55,10 @@ STAGES = {
         *("install_releases", "install_extensions", "install_v0"),
         *("csv_groups", "csv_requirements", "install_csv"),
     ),
-    "runtime": ("runtime", "runtime_scheduling", "runtime_events", "runtime_pods", "notes"),
+    "runtime": (
+        *("runtime", "runtime_scheduling", "runtime_events", "runtime_containers"),
+        *("runtime_pods", "notes"),
+    ),
     "normal": ("normal", "normal_openshift", "normal_workloads"),
 }
 # Refusals of the API server: any controller may pass them on about any object, so that they come
@@ -78,7 +81,8 @@ _POD_REFUSED = re.compile(
     r"(?:Error creating|create Pod \S{1,253} in StatefulSet \S{1,253} failed error): "
     r'|pods "[^"]{1,253}" is forbidden: violates PodSecurity "'
 )
-# The same in the condition ReplicaFailure.
+# The same in this condition, whatever the answer is, and without it.
+_NO_REPLICA = "ReplicaFailure"
 _NO_POD = re.compile(r'pods "[^"]{1,253}" is forbidden: |Pod "[^"]{1,253}" is invalid: ')
 # What a kind was called in earlier releases, which report the same messages. Texts about an object
 # of the former kind name that kind.
@@ -386,7 +390,9 @@ def classify(
             text, kind=_FORMER_KINDS[kind], type=type, reason=reason, name=name, namespace=namespace
         )
         return _about_former_kind(finding, kind) if finding else None
-    refused = _POD_REFUSED.match(text) or (kind in _MAKERS_OF_REPLICAS and _NO_POD.match(text))
+    refused = _POD_REFUSED.match(text) or (
+        kind in _MAKERS_OF_REPLICAS and (type == _NO_REPLICA or _NO_POD.match(text))
+    )
     if kind not in KINDS and refused:
         kind = "Deployment"
     subject = {"kind": kind, "name": name, "namespace": namespace}

@@ -16,6 +16,27 @@ _AS_IN_STATUS = {
     "TaintManagerEviction": "DeletionByTaintManager",
 }
 # The Events with these reasons say in their message what has failed.
+# What the kubelet writes of a container whose configuration it can't make (kubelet_pods.go,
+# kuberuntime_container.go and security_context_others.go); other words are of the runtime.
+_OF_CONFIGURATION = (
+    *(
+        "secret ",
+        "configmap ",
+        "couldn't find key",
+        "couldn't get configMap",
+        "couldn't get secret",
+    ),
+    *("container has runAsNonRoot", "container's runAsUser", "failed to sync "),
+    *("failed to prepare subPath", "failed to create subPath", "error SubPath", "error DevicePath"),
+    *("unable to provision SubPath", "cannot find volume", "cannot find the volume"),
+    *("failed to resolve recursive read-only", "recursive read-only", "invalid MountPropagation"),
+    *("services have not yet been read", "failed to list services", "nil pod.spec."),
+    *("pod Hostname", "pod Subdomain", "hostname for pod", "unable to find target container"),
+    *("failed to get host path", "couldn't parse env file", "environment variable key"),
+    *("create container log directory", 'object "', "configmaps ", "secrets ", "Get "),
+    "mkdir /var/lib/kubelet/",
+)
+# The Events with these reasons say in their message what has failed.
 _BY_MESSAGE = {
     "BackOff": (
         ("Back-off restarting failed container", "CrashLoopBackOff"),
@@ -26,26 +47,31 @@ _BY_MESSAGE = {
         ("Error: ErrImageNeverPull", "ErrImageNeverPull"),
         ("Error: ErrImagePull", "ErrImagePull"),
         ("Error: ImagePullBackOff", "ImagePullBackOff"),
-        ("Error: secret ", "CreateContainerConfigError"),
-        ("Error: configmap ", "CreateContainerConfigError"),
-        ("Error: couldn't find key", "CreateContainerConfigError"),
-        ("Error: container has runAsNonRoot", "CreateContainerConfigError"),
-        ("Error: container's runAsUser", "CreateContainerConfigError"),
-        ("Error: failed to prepare subPath", "CreateContainerConfigError"),
-        ("Error: failed to create subPath", "CreateContainerConfigError"),
-        ("Error: cannot find volume", "CreateContainerConfigError"),
-        ("Error: services have not yet been read", "CreateContainerConfigError"),
+        ("Error: ImageInspectError", "ImageInspectError"),
+        ("Error: InvalidImageName", "InvalidImageName"),
+        ("Error: failed to record image pull intent", "ErrImagePull"),
+        ("Error: failed to check existence of an image pull intent", "ErrImagePull"),
+        *((f"Error: {words}", "CreateContainerConfigError") for words in _OF_CONFIGURATION),
         ("Error: RegistryUnavailable", "RegistryUnavailable"),
         ("Error: SignatureValidationFailed", "SignatureValidationFailed"),
-        ("Error: failed to sync ", "CreateContainerConfigError"),
         ("Error: ", "CreateContainerError"),
+        ("Internal PreCreateContainer hook failed: ", "PreCreateHookError"),
+        ("Internal PreStartContainer hook failed: ", "PreStartHookError"),
     ),
     "InspectFailed": (("Failed to apply default image tag", "InvalidImageName"),),
 }
-_WORDS_OF_EVENT = re.compile(r"^Error: (?=\S)")
+_WORDS_OF_EVENT = re.compile(r"^(?:Error|Internal Pre\w{5,6}Container hook failed): (?=\S)")
 # How the Event of what makes a pod begins, and the kind with whose name the knowledge base has it.
 _REFUSED_POD = "Error creating: "
 _CONTROLLED_BY = {"ReplicaSet": "Deployment"}
+# States of a container that does not run. Events of one that was made, started or stopped, and of
+# its node, are about no setting of a catalog.
+_OF_CONTAINER = (
+    *("CrashLoopBackOff", "Error", "OOMKilled", "ContainerCannotRun", "ContainerStatusUnknown"),
+    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"),
+    *("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "ImageInspectError"),
+    *("InvalidImageName", "RegistryUnavailable", "SignatureValidationFailed", "PostStartHookError"),
+)
 # Only the pod of a catalog has containers of these names (reconciler.go and configmap.go of OLM),
 # and only opm serve and copy-content of OLM write these words.
 _CATALOG_CONTAINER = re.compile(
@@ -96,8 +122,10 @@ def read_pod_message(kind: str, namespace: str, name: str, reason: str, message:
     if line := _of_unpack_pod(namespace, name, reason, message):
         return PodMessage("InstallPlan", "", "", line)
     container = _CATALOG_CONTAINER.search(message)
-    if not reason or not (container or _CATALOG_PROGRAM.search(message)):
-        return PodMessage(kind, namespace, name, f"{reason}: {message}" if reason else message)
+    if reason not in _OF_CONTAINER or not (container or _CATALOG_PROGRAM.search(message)):
+        # The kubelet gives some errors both as the reason and as the message.
+        named = reason and " " not in reason
+        return PodMessage(kind, namespace, name, f"{reason}: {message}" if named else message)
     pod = _POD.search(message)
     namespace, name = (pod["namespace"], pod["name"]) if pod else (namespace, name)
     place = f"{namespace or '?'}/{name or '?'}" + (

@@ -22,6 +22,36 @@ CATALOG_POD = 'pod: "lab-catalog-7xk2p_olm(3f0e)"'
         ),
         ("BackOff", 'Back-off pulling image "x"', 'ImagePullBackOff: Back-off pulling image "x"'),
         ("FailedMount", "no volume", "FailedMount: no volume"),
+        (
+            "Failed",
+            "Error: couldn't parse env file",
+            "CreateContainerConfigError: couldn't parse env file",
+        ),
+        ("Failed", "Error: InvalidImageName", "InvalidImageName: InvalidImageName"),
+        (
+            "Failed",
+            "Error: failed to record image pull intent: no",
+            "ErrImagePull: failed to record image pull intent: no",
+        ),
+        ("Failed", "Internal PreStartContainer hook failed: no", "PreStartHookError: no"),
+        # Some errors of the kubelet are the reason as well.
+        ("failed to read: no", "failed to read: no", "failed to read: no"),
+        # What a container of a catalog does in order is about no setting of the catalog.
+        (
+            "Killing",
+            "Stopping container registry-server",
+            "Killing: Stopping container registry-server",
+        ),
+        (
+            "Created",
+            "Created container: extract-content",
+            "Created: Created container: extract-content",
+        ),
+        (
+            "Evicted",
+            "Container registry-server was using 200Mi",
+            "Evicted: Container registry-server was using 200Mi",
+        ),
         # The status has no reason for a hook before the stop; that of a start is another failure.
         ("FailedPreStopHook", "it failed", "FailedPreStopHook: it failed"),
         ("", "no reason", "no reason"),
