@@ -234,7 +234,7 @@ _WORKLOADS = {
         waiting - ImageInspectError,RegistryUnavailable,SignatureValidationFailed R
         waiting - CrashLoopBackOff,RunContainerError,CreateContainerError R
         waiting - CreateContainerConfigError,PostStartHookError,PreStartHookError R
-        waiting - Unschedulable,SchedulingGated,SchedulerError R
+        waiting - Unschedulable,SchedulingGated,SchedulerError,PreCreateHookError R
         waiting - Evicted,NodeLost,OOMKilled,Error,ContainerCannotRun,DeadlineExceeded R
         waiting - UnexpectedAdmissionError,OutOfcpu,OutOfmemory,OutOfpods,NodeAffinity R
         waiting - Terminated,NodeShutdown,Preempting,EvictionByEvictionAPI R
