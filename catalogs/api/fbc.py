@@ -9,6 +9,7 @@ from ninja import Query, Router
 
 from catalogs import lookup
 from catalogs.models import BlobRef
+from catalogs.resolve.stored import full_package
 from catalogs.storage.blobs import JSON, YAML, as_text, kind_of, media_type, read_blob
 from catalogs.views.presenters import file_name
 from olmweb.api.formats import (
@@ -67,9 +68,13 @@ def get_bundle_fbc(
 def get_package_fbc(
     request: HttpRequest, cluster: str, catalog: str, package: str
 ) -> HttpResponseBase:
-    """Every blob of the package in the catalog's order, each byte for byte; opm reads the whole."""
+    """Every blob of the package in the catalog's order, each byte for byte; opm reads the whole.
+
+    The PackageManifest API has no upgrade graph: of a package that was read with it these are the
+    blobs of the ClusterCatalog that serves the same catalog, if that has the same bundles.
+    """
     refuse_parameters(request)
-    row = lookup.get_package(cluster, catalog, package)
+    row = full_package(lookup.get_package(cluster, catalog, package))
     refs = BlobRef.objects.filter(catalog=row.catalog, package=row.name)
     return _answer(request, refs, row.content_hash, row.name)
 

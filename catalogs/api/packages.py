@@ -31,7 +31,7 @@ from catalogs.install_methods import InstallMethod
 from catalogs.lookup import at_references
 from catalogs.models import Channel, Package, PackageText, Prediction, PredictionRun
 from catalogs.resolve import BadQuestion, resolve
-from catalogs.resolve.stored import facts_of
+from catalogs.resolve.stored import facts_of, full_package
 from catalogs.search.find import ANSWERS, NOT_INSTALLED
 from catalogs.search.index import catalog_stamps, current_index
 from catalogs.search.matching import find_hits
@@ -222,7 +222,11 @@ def list_packages(request: HttpRequest, query: Query[PackageParameters]) -> Http
 
 @router.get("/packages/{cluster}/{catalog}/{package}", response=PackageDetail)
 def get_package(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponseBase:
-    """One package with its texts, channels and their entries."""
+    """One package with its texts, channels and their entries.
+
+    The PackageManifest API has no upgrade graph: the channels of a package that was read with it
+    are those of the ClusterCatalog that serves the same catalog, if that has the same bundles.
+    """
     row = lookup.get_package(cluster, catalog, package)
     notes = notes_on(row.catalog)
     return answer_one(
@@ -234,7 +238,7 @@ def get_package(request: HttpRequest, cluster: str, catalog: str, package: str) 
 
 def _package_detail(package: Package, notes: HealthNotes) -> PackageDetail:
     text = PackageText.objects.filter(package=package).first() or PackageText()
-    channels = Channel.objects.filter(package=package).prefetch_related("entries")
+    channels = Channel.objects.filter(package=full_package(package)).prefetch_related("entries")
     return PackageDetail(
         **shallow(_package_rows([package])[0]),
         description_html=text.description_html,

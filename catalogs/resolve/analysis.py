@@ -14,6 +14,7 @@ from catalogs.graph.rules import (
     SKIP_RANGE,
     Table,
     TooManyEdges,
+    age,
     successor_table,
     v0_fault,
     version_of,
@@ -133,6 +134,29 @@ def analyse(facts: ResolverPackage, semantics: str, channel: str = "") -> Analys
 def route_to(analysis: Analysis, start: str, goal: str) -> Route:
     """OLM v1 can be pinned to a version, v0 can't: it goes its own steps or nowhere."""
     return find_route(start, goal, analysis.table, analysis.steps, pins=analysis.semantics == V1)
+
+
+def longest_path(analysis: Analysis) -> list[str]:
+    """The bundle from which the controller makes the most upgrades, the newest of several, and the
+    bundles that it goes to, in their order. A cycle ends a path."""
+    steps = analysis.steps
+    depths: dict[str, int] = {}  # number of upgrades from a name
+    for start in analysis.names:
+        walk = {start: None}
+        while (name := steps.get(next(reversed(walk)), "")) and not (
+            name in depths or name in walk
+        ):
+            walk[name] = None
+        depth = depths.get(name, -1)
+        for name in reversed(walk):
+            depths[name] = depth = depth + 1
+    ordered = sorted(analysis.names, key=lambda name: age(name, analysis.versions))
+    name = max(reversed(ordered), key=depths.__getitem__, default="")
+    path: dict[str, None] = {}
+    while name and name not in path:
+        path[name] = None
+        name = steps.get(name, "")
+    return list(path)
 
 
 def explain_missing_route(analysis: Analysis, facts: ResolverPackage, route: Route) -> list[str]:

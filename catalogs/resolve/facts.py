@@ -36,12 +36,14 @@ class ResolverBundle:
 
 @dataclass(frozen=True, slots=True)
 class ResolverPackage:
-    """One package of one catalog. `bundles` in the catalog's order: it decides between equals."""
+    """One package of one catalog. `bundles` in the catalog's order: it decides between equals.
+    `complete` is False if the upgrade edges of the channels are unknown."""
 
     name: str
     default_channel: str
     channels: Mapping[str, Sequence[GraphEntry]]
     bundles: Sequence[ResolverBundle]
+    complete: bool = True
 
     def by_name(self) -> dict[str, ResolverBundle]:
         """Of bundles with the same name the last, as caches of catalogs keep it."""

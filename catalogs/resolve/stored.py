@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from django.db.models import F
 
 from catalogs.graph import GraphEntry
 from catalogs.models import (
@@ -18,9 +19,11 @@ from catalogs.models import (
     BundleGVK,
     Catalog,
     Channel,
+    ChannelEntry,
     Package,
     distinct_catalogs,
 )
+from catalogs.resolve.analysis import V0, analyse, longest_path
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blob
@@ -37,7 +40,7 @@ Channels = dict[str, list[GraphEntry]]  # by name, entries as their authors orde
 
 
 class PackageGraph(NamedTuple):
-    """The entries of each channel that has some. `complete` is False if their edges are unknown."""
+    """The entries of each channel. `complete` is False if their edges are unknown."""
 
     entries: Channels
     complete: bool
@@ -57,15 +60,57 @@ class _PackageValue(msgspec.Struct):
 
 
 def graph_of(package: Package) -> PackageGraph:
-    """One query, four for a package that was read with the PackageManifest API."""
-    channels, complete = _channels([package])
-    entries = {name: entries for name, entries in channels[package.pk].items() if entries}
-    return PackageGraph(entries, package.pk in complete)
+    """That of the channels with entries; one query, four for a package that was read with the
+    PackageManifest API."""
+    graph = graphs_of([package])[package.pk]
+    return graph._replace(entries={name: rows for name, rows in graph.entries.items() if rows})
 
 
-def channels_of(packages: Sequence[Package]) -> dict[int, Channels]:
-    """Package key -> its channels. The packages are of one catalog; queries as `graph_of`."""
-    return _channels(packages)[0]
+def graphs_of(packages: Sequence[Package]) -> dict[int, PackageGraph]:
+    """Package key -> its graph. The packages are of one catalog; queries as `graph_of`."""
+    channels = _read_channels([package.pk for package in packages])
+    if not packages or packages[0].catalog.access_method != PACKAGE_MANIFEST:
+        return {pk: PackageGraph(entries, complete=True) for pk, entries in channels.items()}
+    full = _in_full_catalog(packages, channels)
+    return {
+        pk: PackageGraph(full[pk][1] if pk in full else entries, complete=pk in full)
+        for pk, entries in channels.items()
+    }
+
+
+def full_package(package: Package) -> Package:
+    """The same package with its upgrade graph: of the ClusterCatalog for one that was read with the
+    PackageManifest API, if that has the same bundles in the same channels, else itself. At most
+    four queries."""
+    if package.catalog.access_method != PACKAGE_MANIFEST:
+        return package
+    full = _in_full_catalog([package], _read_channels([package.pk])).get(package.pk)
+    return full[0] if full else package
+
+
+def longest_upgrade_paths(packages: Collection[int]) -> dict[int, list[str]]:
+    """Package key -> the longest series of upgrades that OLM v0 makes in the default channel: the
+    versions from the first installed one, or the names of bundles without a version. Without
+    packages where nothing follows, or whose order OLM v0 refuses. Two queries."""
+    entries: dict[int, list[GraphEntry]] = defaultdict(list)
+    of_default = ChannelEntry.objects.filter(
+        channel__package__in=packages, channel__name=F("channel__package__default_channel")
+    )
+    fields = ("channel__package", *_ENTRY_FIELDS)
+    for package, *values in of_default.order_by("channel", "ordinal").values_list(*fields):
+        entries[package].append(_entry(*values))
+    bundles: dict[int, list[ResolverBundle]] = defaultdict(list)
+    rows = Bundle.objects.filter(package__in=entries).order_by()
+    for package, *values in rows.values_list("package", "name", "version"):
+        bundles[package].append(ResolverBundle(*values))
+    paths = {}
+    for package, of_package in entries.items():
+        facts = ResolverPackage("", "default", {"default": of_package}, bundles[package])
+        names = longest_path(analyse(facts, V0, "default"))
+        versions = {bundle.name: bundle.version for bundle in bundles[package]}
+        if len(names) > 1:
+            paths[package] = [versions.get(name) or name for name in names]
+    return paths
 
 
 def full_catalogs(catalog: Catalog) -> list[Catalog]:
@@ -80,24 +125,24 @@ def full_catalogs(catalog: Catalog) -> list[Catalog]:
         if catalog in access_methods
         for row in access_methods
         if row.source_kind == Catalog.SourceKind.CLUSTER_CATALOG
+        and row.access_method != PACKAGE_MANIFEST
     ]
 
 
-def _channels(packages: Sequence[Package]) -> tuple[dict[int, Channels], Collection[int]]:
-    """Package key -> its channels, and the keys of the packages whose edges are known."""
+def _in_full_catalog(
+    packages: Sequence[Package], channels: Mapping[int, Channels]
+) -> dict[int, tuple[Package, Channels]]:
+    """Package key -> the same package of the ClusterCatalog with its channels, where that has the
+    same bundles in the same channels."""
     keys = {package.name: package.pk for package in packages}
-    channels = _read_channels(keys.values())
-    if not packages or packages[0].catalog.access_method != PACKAGE_MANIFEST:
-        return channels, channels.keys()
     full = full_catalogs(packages[0].catalog)
-    rows = Package.objects.filter(catalog__in=full, name__in=keys).order_by()
-    names = dict(rows.values_list("pk", "name"))
-    complete = {
-        keys[names[pk]]: graph
-        for pk, graph in _read_channels(names).items()
-        if _listed(graph) == _listed(channels[keys[names[pk]]])
+    rows = Package.objects.filter(catalog__in=full, name__in=keys).select_related("catalog")
+    by_key = {row.pk: row for row in rows.order_by()}
+    return {
+        keys[by_key[pk].name]: (by_key[pk], graph)
+        for pk, graph in _read_channels(by_key).items()
+        if _listed(graph) == _listed(channels[keys[by_key[pk].name]])
     }
-    return channels | complete, complete
 
 
 def _listed(channels: Channels) -> dict[str, set[str]]:
@@ -130,7 +175,7 @@ def facts_of_all(
 
     `bundles` are the rows of all of them where they are read already, with BUNDLE_FIELDS.
     """
-    in_channels = channels_of(packages)
+    graphs = graphs_of(packages)
     if bundles is None:
         bundles = Bundle.objects.filter(package__in=packages).order_by().only(*BUNDLE_FIELDS)
     by_package: dict[int, list[Bundle]] = defaultdict(list)
@@ -138,7 +183,13 @@ def facts_of_all(
         by_package[bundle.package_id].append(bundle)
     needing = _needing(packages)
     return {
-        package.pk: facts_from(package, in_channels[package.pk], by_package[package.pk], needing)
+        package.pk: facts_from(
+            package,
+            graphs[package.pk].entries,
+            by_package[package.pk],
+            needing,
+            complete=graphs[package.pk].complete,
+        )
         for package in packages
     }
 
@@ -148,12 +199,14 @@ def facts_from(
     channels: Mapping[str, list[GraphEntry]],
     bundles: Iterable[Bundle],
     needing: Collection[int] | None = None,
+    *,
+    complete: bool = True,
 ) -> ResolverPackage:
     """`facts_of` from rows that are read already; `needing` are the bundles that require a kind."""
     needing = _needing([package]) if needing is None else needing
     rows = sorted(bundles, key=lambda bundle: bundle.pk)
     facts = _bundle_facts(rows, needing)
-    return ResolverPackage(package.name, package.default_channel, channels, facts)
+    return ResolverPackage(package.name, package.default_channel, channels, facts, complete)
 
 
 def _entry(name: str, replaces: str, skips: list[Any], skip_range: str) -> GraphEntry:

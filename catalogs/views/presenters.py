@@ -20,6 +20,7 @@ from catalogs.fbc.package_texts import fold
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, CatalogInspection, Package
 from catalogs.queries import other_catalog, sync_error
+from catalogs.resolve.stored import longest_upgrade_paths
 from catalogs.search.find import (
     ANSWERS,
     FAILED,
@@ -174,6 +175,19 @@ class Card:
     why: Sequence[SafeString] = ()
     differs: Sequence[str] = ()
     other_images: bool = False  # of bundles with the same name, if the sources differ
+    upgrade_path: Sequence[str] = ()  # the longest of the default channel, versions
+
+    @property
+    def upgrade_steps(self) -> int:
+        return max(0, len(self.upgrade_path) - 1)
+
+    @property
+    def upgrade_path_words(self) -> str:
+        """The versions of a path over others: `0.6.1 → 1.0.0 → 1.1.0`; empty for a single step."""
+        if self.upgrade_steps < 2:
+            return ""
+        first, *over, last = self.upgrade_path
+        return f"{first} → {over[0] if len(over) == 1 else f'{len(over)} more'} → {last}"
 
     @property
     def key(self) -> str:
@@ -284,9 +298,12 @@ def cards(
     hits: Hits | None,
     installed: Mapping[str, Mapping[OperatorState, Sequence[str]]],
     stamps: Iterable[CatalogStamp],
+    *,
+    paths: bool = False,
 ) -> list[Card]:
-    """The cards of a page; at most one query, for descriptions that contain a search word.
-    `installed` is that of installed_states, `stamps` are all catalogs."""
+    """The cards of a page; at most one query, for descriptions that contain a search word, and two
+    for their upgrade `paths`. `installed` is that of installed_states, `stamps` are all
+    catalogs."""
     catalogs = {stamp.pk: stamp for stamp in stamps}
     read_as = hits.read_as if hits else {}
     words = (*query.words, *(near for names in read_as.values() for near in names))
@@ -301,6 +318,8 @@ def cards(
     }
     texts = descriptions_of([key for key, unseen in sought.items() if unseen])
     other_images = _with_other_images(match for match in matches if match.differs)
+    graphs = {match.row.id: _row_with_graph(match).id for match in matches if paths}
+    upgrade_paths = longest_upgrade_paths(graphs.values()) if graphs else {}
     shown_cards = []
     for match in matches:
         row = match.row
@@ -321,9 +340,26 @@ def cards(
                 why=[*why, passage] if passage else why,
                 differs=match.differs,
                 other_images=row.name in other_images,
+                upgrade_path=upgrade_paths.get(graphs.get(row.id, 0), ()),
             )
         )
     return shown_cards
+
+
+def _row_with_graph(match: PackageMatch) -> Row:
+    """The row with the upgrade graph of the shown one, which a PackageManifest lacks: that of the
+    ClusterCatalog that serves the same catalog, if it has as many versions and the same head."""
+    row = match.row
+    same = (row.cluster, row.source, row.source, row.head_bundle, row.bundle_count)
+    return next(
+        (
+            other
+            for other in match.sources
+            if (other.cluster, other.source, other.catalog, other.head_bundle, other.bundle_count)
+            == same
+        ),
+        row,
+    )
 
 
 def _with_other_images(matches: Iterable[PackageMatch]) -> set[str]:

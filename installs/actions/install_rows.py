@@ -22,7 +22,7 @@ from catalogs.models import (
     Prediction,
 )
 from catalogs.resolve.facts import ResolverPackage
-from catalogs.resolve.stored import BUNDLE_FIELDS, channels_of, facts_from
+from catalogs.resolve.stored import BUNDLE_FIELDS, facts_from, graphs_of
 from catalogs.verdicts.facts import OperatorGroupFacts, WatchTarget
 from catalogs.verdicts.health_checks import CATALOG_SOURCE, CheckedCatalog
 from catalogs.verdicts.read import OPTIMISTIC, StoredVerdict, over_targets, overlaid, stored_verdict
@@ -96,9 +96,11 @@ class InstallRows:
 
     @cached_property
     def facts(self) -> ResolverPackage:
-        channels = channels_of([self.package])[self.package.pk]
+        graph = graphs_of([self.package])[self.package.pk]
         needing = {bundle.pk for bundle in self.bundles if getattr(bundle, "requires_kind", False)}
-        return facts_from(self.package, channels, self.bundles, needing)
+        return facts_from(
+            self.package, graph.entries, self.bundles, needing, complete=graph.complete
+        )
 
     def bundle(self, name: str) -> Bundle | None:
         """The bundle with this name, of several the newest."""

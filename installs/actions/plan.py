@@ -167,7 +167,7 @@ def plan_install(
         raise BadRequest(" ".join(problems.values()), code="invalid", **problems)
     bundle = rules.first_bundle(choice) or (resolution.bundle if resolution else "")
     namespace = choice.namespace if rules.resource.namespaced else ""
-    later = steps_after(package, rows.facts, choice.channel, bundle) if rules.needs_group else ()
+    later = steps_after(rows.facts, choice.channel, bundle) if rules.needs_group else ()
     return Plan(
         cluster=cluster,
         verb=Action.Verb.INSTALL,

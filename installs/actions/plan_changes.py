@@ -341,7 +341,7 @@ def route_of_approval(plan: Plan) -> tuple[str, ...]:
     before = progress.route[: progress.done + 1] if progress else (installed,)
     later: tuple[str, ...] = ()
     if offer := catalog_offer(operator):
-        later = steps_after(offer.package, offer.facts, operator.channel, following)
+        later = steps_after(offer.facts, operator.channel, following)
     return route_of(before[0], (*before[1:], following, *later))
 
 

@@ -5,14 +5,12 @@ A route is a list of bundle names: the installed bundle (empty for an install), 
 each step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from catalogs.graph.routes import in_words
-from catalogs.models import Package
+from catalogs.graph.routes import OVER_NAMED, in_words
 from catalogs.resolve.analysis import V0, analyse, route_to
 from catalogs.resolve.facts import ResolverPackage
-from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from installs.state.upgrades import version_of
 
 
@@ -75,14 +73,12 @@ def progress_on(
     return UpgradeProgress(tuple(route), list(route).index(installed), manual)
 
 
-def steps_after(
-    package: Package, facts: ResolverPackage, channel: str, bundle: str
-) -> tuple[str, ...]:
+def steps_after(facts: ResolverPackage, channel: str, bundle: str) -> tuple[str, ...]:
     """The bundles that OLM v0 upgrades `bundle` to, one after the other, up to the head of the
-    channel, an empty one being the default; empty where it does not lead there, and for a catalog
-    that was read without its upgrade graph."""
+    channel, an empty one being the default; empty where it does not lead there, and without an
+    upgrade graph."""
     channel = channel or facts.default_channel
-    if channel not in facts.channels or package.catalog.access_method == PACKAGE_MANIFEST:
+    if channel not in facts.channels or not facts.complete:
         return ()
     analysis = analyse(facts, V0, channel)
     if not analysis.chosen or bundle not in analysis.table:
@@ -94,3 +90,15 @@ def steps_after(
 def route_of(start: str, steps: Sequence[str]) -> tuple[str, ...]:
     """The route to record: empty for a single step."""
     return (start, *steps) if len(steps) > 1 else ()
+
+
+def upgrades_sentence(route: Sequence[str], versions: Mapping[str, str]) -> str:
+    """`Upgrades from 0.6.1: 1.0.0, then 1.1.0.` for the route of an install; empty without one.
+    `versions` are those of the bundles."""
+    if not route:
+        return ""
+    first, *later = (versions.get(name) or name for name in route[1:])
+    if len(later) > OVER_NAMED:
+        between = later[OVER_NAMED - 1 : -1]
+        later = [*later[: OVER_NAMED - 1], f"{len(between)} more up to {later[-1]}"]
+    return f"Upgrades from {first}: {', then '.join(later)}."

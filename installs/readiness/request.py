@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from catalogs import lookup
 from catalogs.models import Catalog
+from catalogs.resolve.stored import full_catalogs
 from catalogs.revisions.text import plain
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from installs.diagnosis.aggregated import REFUSED_WHILE_FAILING
@@ -41,8 +42,9 @@ class ReadinessRequest:
 
 
 def read_following(value: str, catalogs: Iterable[Catalog] = ()) -> Catalog | None:
-    """The catalog that CLUSTER/CATALOG names (`-` for no cluster); None for an empty value. No
-    query for one of `catalogs`.
+    """The catalog that CLUSTER/CATALOG names (`-` for no cluster), of one that was read with the
+    PackageManifest API the ClusterCatalog with its upgrade graph, if there is one; None for an
+    empty value. No query for one of `catalogs` with a graph.
 
     Raises BadRequest for another shape and Missing for what is not there.
     """
@@ -59,9 +61,9 @@ def read_following(value: str, catalogs: Iterable[Catalog] = ()) -> Catalog | No
         )
     for catalog in catalogs:
         if (catalog.cluster_name, catalog.slug) == (cluster, slug):
-            return catalog
+            return _with_graph(catalog)
     try:
-        return lookup.get_catalog(cluster, slug)
+        return _with_graph(lookup.get_catalog(cluster, slug))
     except OlmwebError as error:
         raise OlmwebError(
             error.message,
@@ -70,6 +72,10 @@ def read_following(value: str, catalogs: Iterable[Catalog] = ()) -> Catalog | No
             hint=error.hint,
             fields={"next": error.message},
         ) from error
+
+
+def _with_graph(catalog: Catalog) -> Catalog:
+    return next(iter(full_catalogs(catalog)), catalog)
 
 
 def requested_readiness(clusters: Sequence[Cluster], request: ReadinessRequest) -> list[Readiness]:

@@ -26,6 +26,7 @@ from installs.actions.plan import (
     plan_install,
     served_version,
 )
+from installs.actions.upgrade_route import upgrades_sentence
 from installs.facts.configuration import read_values
 from installs.methods.configuration_fields import form_problems, offered_fields
 from installs.views.export import export_url
@@ -144,6 +145,8 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         context |= {"plan": plan, "name": plan.name}
         if plan.choice:
             context["crds"] = install_crd_safety(rows, plan.choice, plan.target)
+        versions = {bundle.name: bundle.version for bundle in rows.bundles}
+        context["upgrades"] = upgrades_sentence(plan.route, versions)
         context |= _fields(rows, plan.choice, values, plan.target)
         if request.method != "POST":
             return show_form(request, "install", context)

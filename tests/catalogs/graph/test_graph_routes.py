@@ -11,7 +11,7 @@ from catalogs.graph.routes import cyclic, find_route, leading_to, next_steps
 from catalogs.graph.rules import successor_table
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import resolve
-from catalogs.resolve.analysis import V0, V1, analyse, explain_missing_route, route_to
+from catalogs.resolve.analysis import V0, V1, analyse, explain_missing_route, longest_path, route_to
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.semver import parse
 
@@ -234,6 +234,32 @@ def test_what_is_on_a_ring_can_reach_itself(entries):
                       for item in after)  # fmt: skip
         if on_ring:
             assert name in result
+
+
+@given(channel)
+def test_the_longest_path_has_the_most_steps_that_the_resolver_takes(entries):
+    analysis = analyse(facts({"stable": entries}), V0, "stable")
+    path = longest_path(analysis)
+    assert all(analysis.steps[old] == new for old, new in pairwise(path))
+    assert path[0] in analysis.names
+    assert analysis.steps.get(path[-1], path[0]) in path
+    walks = []
+    for start in analysis.names:
+        walk, name = {start}, start
+        while (name := analysis.steps.get(name, "")) and name not in walk:
+            walk.add(name)
+        if name:
+            return  # a ring: no path is the longest
+        walks.append(walk)
+    assert len(path) == max(map(len, walks))
+
+
+def test_the_longest_path_begins_at_the_newest_of_several_and_is_quick():
+    assert longest_path(analyse(facts(), V0, "stable")) == [
+        f"p.v{version}" for version in ("1.0.2", "1.1.1", "1.2.0", "2.0.0")
+    ]
+    chain = [GraphEntry(f"p{i}", f"p{i - 1}") for i in range(5000)]
+    assert len(longest_path(analyse(facts({"stable": chain}), V0, "stable"))) == 5000
 
 
 def test_thousands_of_entries_in_a_row_or_ring_cost_time_and_no_stack():

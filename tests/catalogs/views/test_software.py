@@ -3,9 +3,11 @@
 import re
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from catalogs.models import CatalogChange, CatalogRevision
+from catalogs.models import CatalogChange, CatalogRevision, ChannelEntry, Package
 from catalogs.search.find import PAGE_SIZE
 from tests.factories import (
     make_catalog,
@@ -331,6 +333,58 @@ def test_htmx_gets_the_results_only_and_204_while_nothing_changed(reader):
     changed = reader.get(URL, {"rev": rev}, **poll)
     assert changed.status_code == 200
     assert names(changed) == ["etcd", "newer"]
+
+
+def test_the_table_shows_the_longest_upgrade_path_of_the_default_channel(reader):
+    catalog = make_catalog()
+    make_package(catalog=catalog, name="a", channels={"stable": ["0.6.1", "1.0.0", "1.1.0"]})
+    make_package(catalog=catalog, name="b", channels={"stable": ["1.0.0", "1.1.0"]})
+    make_package(catalog=catalog, name="c", channels={"stable": ["1.0.0"], "old": ["1", "2"]})
+    make_package(catalog=catalog, name="d", channels={"stable": [f"1.{n}.0" for n in range(6)]})
+    versions = ["1.0.0", "1.1.0", "1.2.0"]
+    direct = make_package(catalog=catalog, name="e", channels={"stable": versions})
+    ChannelEntry.objects.filter(channel__package=direct, name="e.v1.2.0").update(
+        skip_range="<1.2.0"
+    )
+    text = assert_page(reader.get(URL, {"view": "table"})).text
+    assert "Longest upgrade path" in text
+    cells = re.findall(
+        r'data-label="Longest upgrade path" class="olm-start">(.*?)</td>',
+        reader.get(URL, {"view": "table"}).content.decode(),
+    )
+    assert [re.sub("<.*?>", " ", cell).strip() for cell in cells] == [
+        "2 steps 0.6.1 → 1.0.0 → 1.1.0", "1 step", "–", "5 steps 1.0.0 → 4 more → 1.5.0", "1 step",
+    ]  # fmt: skip
+
+
+def test_the_upgrade_path_of_a_package_manifest_is_that_of_the_cluster_catalog(reader):
+    cluster = make_cluster()
+    versions = {"stable": ["0.6.1", "1.0.0", "1.1.0"]}
+    listed = make_catalog(
+        cluster=cluster, name="demo", slug="listed", source_kind="CatalogSource", priority=9
+    )
+    full = make_catalog(cluster=cluster, name="demo", slug="full", source_kind="ClusterCatalog")
+    ChannelEntry.objects.filter(
+        channel__package=make_package(catalog=listed, channels=versions)
+    ).update(replaces="")
+    for head, expected in (("1.2.0", False), ("1.1.0", True)):
+        Package.objects.filter(catalog=full).delete()
+        make_package(catalog=full, channels={"stable": [*versions["stable"][:2], head]})
+        response = reader.get(URL, {"view": "table"})
+        assert response.context["cards"][0].row.catalog == "listed"
+        assert ("2 steps 0.6.1 → 1.0.0 → 1.1.0" in assert_page(response).text) == expected
+
+
+def test_a_table_costs_two_queries_more_than_cards(reader, django_assert_num_queries):
+    catalog = make_catalog()
+    for number in range(12):
+        make_package(catalog=catalog, name=f"p{number}")
+    with CaptureQueriesContext(connection) as queries:
+        reader.get(URL)
+    with CaptureQueriesContext(connection) as queries:
+        reader.get(URL)
+    with django_assert_num_queries(len(queries) + 2):
+        reader.get(URL, {"view": "table"})
 
 
 def test_a_list_costs_few_queries_and_the_index_is_read_once(reader, django_assert_max_num_queries):

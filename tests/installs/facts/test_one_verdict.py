@@ -8,7 +8,7 @@ from django.test import Client
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package, Prediction
-from catalogs.resolve.stored import channels_of
+from catalogs.resolve.stored import graphs_of
 from catalogs.search.index import catalog_stamps, current_index
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.sync.catalog import sync_catalog
@@ -16,6 +16,7 @@ from catalogs.views.presenters import verdict_labels
 from installs.actions.plan import plan_install
 from installs.audit.audit import audit
 from installs.facts.evaluate import refresh
+from installs.readiness.request import read_following
 from olmweb.models import Cluster
 from tests.factories import make_cluster, make_component, make_watch
 from tests.worlds.syncing import make, rewrite
@@ -127,12 +128,37 @@ def test_the_graph_that_a_package_manifest_lacks_is_that_of_the_cluster_catalog(
     assert "can't order this channel" in tab
 
 
+def test_actions_and_rest_of_a_package_manifest_use_the_graph_of_the_cluster_catalog(
+    tmp_path: File, pair: tuple[Catalog, Catalog], client: Client, olivia: User
+) -> None:
+    full, listed = pair
+    names = ("etcd.v1.0.0", "etcd.v1.1.0", "etcd.v1.2.0")
+    rewrite(full, package_blobs("etcd", "1.0.0", "1.1.0", "1.2.0"))
+    full = on_cluster(full, full.cluster, "ClusterCatalog", "catalogd")
+    assert listed.cluster is not None
+    package = Package.objects.get(catalog=listed)
+    chosen = {"version": "1.0.0"}
+    assert plan_install(listed.cluster, package, "", "Subscription", chosen).route == ("", *names)
+    assert read_following("prod/listed") == full
+    client.force_login(olivia)
+    (channel,) = client.get("/api/v1/packages/prod/listed/etcd").json()["channels"]
+    assert [entry["replaces"] for entry in channel["entries"]] == ["", *names[:2]]
+    fbc = b"".join(client.get("/api/v1/packages/prod/listed/etcd/fbc"))
+    assert fbc == b"".join(client.get("/api/v1/packages/prod/full/etcd/fbc"))
+    rewrite(full, package_blobs("etcd", "1.0.0", "1.1.0"))
+    on_cluster(full, full.cluster, "ClusterCatalog", "catalogd")
+    assert plan_install(listed.cluster, package, "", "Subscription", chosen).route == ()
+    (channel,) = client.get("/api/v1/packages/prod/listed/etcd").json()["channels"]
+    assert {entry["replaces"] for entry in channel["entries"]} == {""}
+    assert b"replaces" not in b"".join(client.get("/api/v1/packages/prod/listed/etcd/fbc"))
+
+
 def test_the_graph_of_a_cluster_catalog_with_other_bundles_does_not_count(
     pair: tuple[Catalog, Catalog],
 ) -> None:
     full, listed = pair
     package = Package.objects.get(catalog=listed)
-    assert {entry.replaces for entry in channels_of([package])[package.pk]["stable"]} == {
+    assert {entry.replaces for entry in graphs_of([package])[package.pk].entries["stable"]} == {
         "",
         "etcd.v1.0.0",
     }
@@ -140,7 +166,7 @@ def test_the_graph_of_a_cluster_catalog_with_other_bundles_does_not_count(
     assert refresh(listed, []) is None
     rewrite(full, package_blobs("etcd", "1.0.0", "1.1.0", "1.2.0", "1.3.0"))
     on_cluster(full, full.cluster, "ClusterCatalog", "catalogd")
-    assert {entry.replaces for entry in channels_of([package])[package.pk]["stable"]} == {""}
+    assert {entry.replaces for entry in graphs_of([package])[package.pk].entries["stable"]} == {""}
     assert refresh(listed, []) is not None
     verdicts = Prediction.objects.filter(package=package, path="Subscription", target="all")
     (chosen,) = verdicts.filter(chosen=True)

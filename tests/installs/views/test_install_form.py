@@ -12,6 +12,7 @@ from django.utils import timezone
 from catalogs.models import Bundle, Catalog, Package
 from installs.actions import record
 from installs.actions.objects import DryRun
+from installs.actions.upgrade_route import upgrades_sentence
 from installs.models import Action, ClusterInventory
 from olmweb.models import NOT_CONFIGURED, Cluster
 from tests.factories import (
@@ -176,6 +177,24 @@ def test_a_chosen_version_of_a_subscription_stays_unless_automatic_approval_is_c
     assert needed in " ".join(response.context["plan"].consequences), "in the review"
     chosen["approval"] = "Automatic"
     assert writer.get(INSTALL, chosen).context["plan"].choice.approval == "Automatic"
+
+
+def test_the_form_names_the_upgrades_that_follow_the_chosen_version(
+    writer: Client, package: Package
+) -> None:
+    channels = {"v1": ["0.6.1", "1.0.0", "1.1.0"]}
+    make_package(catalog=package.catalog, name="policy", channels=channels)
+    form = INSTALL.replace("/etcd/", "/policy/")
+    chosen = {"path": "Subscription", "version": "0.6.1"}
+    sentence = "Upgrades from 0.6.1: 1.0.0, then 1.1.0."
+    assert sentence in assert_page(writer.get(form, chosen)).text
+    assert "Upgrades from" not in assert_page(writer.get(form, {"path": "Subscription"})).text
+    assert "Upgrades from" not in assert_page(writer.get(form, chosen | {"version": "1.1.0"})).text
+    versions = [f"1.{minor}.0" for minor in range(9)]
+    assert upgrades_sentence(("", *versions), {}) == (
+        "Upgrades from 1.0.0: 1.1.0, then 1.2.0, then 1.3.0, then 1.4.0, then 1.5.0, then 2 more "
+        "up to 1.8.0."
+    )
 
 
 def test_export_instead_takes_everything_that_the_form_says(
