@@ -153,6 +153,12 @@ _CLEANER = nh3.Cleaner(
 # -- icons ----------------------------------------------------------------------------------------
 
 
+# Of an SVG as `scrub` writes it.
+_SHAPE = re.compile(
+    rb"<(?:path|rect|circle|ellipse|line|polyline|polygon|text|use)\b|<image [^>]*href="
+)
+
+
 class IconFault(ValueError):
     """An icon that can't be shown; the message is one sentence for the catalog's problem list."""
 
@@ -167,11 +173,14 @@ class SafeIcon:
 
 
 def read_icon(base64data: str, mediatype: str) -> SafeIcon | None:
-    """As check_icon(), but None when there is no usable icon."""
+    """As check_icon(), but None when there is no usable icon, or an SVG that has nothing to draw:
+    all of it was in elements that are left out."""
     try:
-        return check_icon(base64data, mediatype)
+        icon = check_icon(base64data, mediatype)
     except IconFault:
         return None
+    is_svg = icon.media_type == "image/svg+xml"
+    return None if is_svg and not _SHAPE.search(icon.data) else icon
 
 
 def check_icon(base64data: str, mediatype: str) -> SafeIcon:

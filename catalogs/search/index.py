@@ -194,6 +194,7 @@ class SearchIndex:
     token: tuple[tuple[object, ...], ...]
     groups: tuple[PackageGroup, ...]
     catalogs: int  # each counted once, however many access methods it has
+    empty_catalogs: int  # of these, those without packages
     sources: Mapping[str, str]  # slug of a catalog to the source of its rows
     parts: Mapping[int, CatalogRows]  # by id of the catalog
 
@@ -335,7 +336,8 @@ def _read_index(
             stamp.verdicts_changed_at,
             tuple(with_verdicts(row, verdicts.get(row.id, ())) for row in rows[stamp.pk]),
         )
-    return index_of(parts, token, before, catalogs=len(distinct))
+    empty = sum(not any(parts[row.pk].rows for row in entries) for entries in distinct)
+    return index_of(parts, token, before, catalogs=len(distinct), empty_catalogs=empty)
 
 
 def _changes(catalogs: Iterable[int]) -> dict[tuple[int, str], datetime]:
@@ -376,6 +378,7 @@ def index_of(
     before: SearchIndex | None = None,
     *,
     catalogs: int = 0,
+    empty_catalogs: int = 0,
 ) -> SearchIndex:
     """The rows in groups of one name. `before` has the groups of the names that no part changed."""
     earlier = before.parts if before else {}
@@ -402,6 +405,7 @@ def index_of(
         token=token,
         groups=tuple(groups[name] for name in sorted(groups)),
         catalogs=catalogs,
+        empty_catalogs=empty_catalogs,
         sources={part.rows[0].catalog: part.rows[0].source for part in parts.values() if part.rows},
         parts=parts,
     )

@@ -15,7 +15,7 @@ from catalogs.graph import validate
 from catalogs.graph.layout import layout
 from catalogs.graph.mermaid import mermaid
 from catalogs.graph.routes import Route, in_words
-from catalogs.graph.rules import REPLACES, SKIP_RANGE, SKIPS
+from catalogs.graph.rules import REPLACES, SKIP_RANGE, SKIPS, age
 from catalogs.graph.svg import STANDALONE_STYLE, render
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package
@@ -145,7 +145,7 @@ def channels_tab(
         if route and route.hops and start not in installed
         else None,
         "options": sorted(analysis.names),
-        "facts_in_words": _in_words(analysis),
+        "facts_in_words": _in_words(analysis, facts),
         "files": urlencode(files),
         "edge_key": edge_key,
         "rows": rows,
@@ -309,8 +309,15 @@ def _fold_link(params: QueryDict, name: str) -> str:
     return f"?{changed.urlencode()}#olm-graph-opened"
 
 
-def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
-    """Peculiarities of the graph: a sentence each, with the names of the entries."""
+def _in_words(analysis: Analysis, facts: ResolverPackage) -> list[dict[str, Any]]:
+    """Peculiarities of the graph: a sentence each, with the names of the entries. Nothing leads to
+    the oldest entry of a channel, which is no peculiarity."""
+    channels = [analysis.channel] if analysis.channel else facts.ordered_channels()
+    oldest = {
+        min(entries, key=lambda entry: age(entry.name, analysis.versions)).name
+        for channel in channels
+        if (entries := facts.channels.get(channel))
+    }
     where = f"channel {analysis.channel}" if analysis.channel else "these channels"
     remarks = [
         (
@@ -320,7 +327,7 @@ def _in_words(analysis: Analysis) -> list[dict[str, Any]]:
             if analysis.semantics == V1
             else "stranded, without upgrade path to the head with OLM v0",
         ),
-        ("unreachable", sorted(analysis.unreachable), "without incoming upgrade"),
+        ("unreachable", sorted(analysis.unreachable - oldest), "without incoming upgrade"),
         ("orphan", analysis.orphans, "without any edge"),
         ("cycle", analysis.circling, "in a cycle of replaces and skips"),
     ]

@@ -62,7 +62,7 @@ def software(request: HttpRequest) -> HttpResponse:
         "read_as": presenters.read_as(hits),
         "result": result,
         "catalogs": index.catalogs,
-        "without_packages": index.without_packages,
+        "empty_catalogs": index.empty_catalogs,
         "several_clusters": len({stamp.cluster_id for stamp in stamps if stamp.cluster_id}) > 1,
         "facets": presenters.facets(result, filters, request.GET),
         "labels": presenters.chosen_labels(filters, request.GET),

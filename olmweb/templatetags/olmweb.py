@@ -213,6 +213,12 @@ def state(value: str, words: str = "", title: str = "") -> SafeString:
 
 
 @register.simple_tag
+def state_icon(value: str) -> SafeString:
+    """The icon of `state`, where words stand beside it."""
+    return icon(STATES[value][1])
+
+
+@register.simple_tag
 def pill(type: str, status: str, reason: str = "") -> SafeString:
     """One condition of a ClusterOperator or other object, its reason as tooltip. OLM v1 keeps
     Progressing at True when all is done, with the reason Succeeded."""

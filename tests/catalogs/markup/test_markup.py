@@ -316,6 +316,23 @@ def test_an_icons_type_is_what_its_bytes_say(data, media_type):
     assert len(icon.sha256) == 64
 
 
+@pytest.mark.parametrize(
+    ("inner", "drawn"),
+    [
+        ('<path d="M0 0"/>', True),
+        ("<g><text>A</text></g>", True),
+        ('<image href="data:image/png;base64,iVBO"/>', True),
+        ("", False),
+        ("<title>x</title><defs/>", False),
+        ('<image href="https://tracker.invalid/a.png"/><script>1</script>', False),
+        ('<a href="javascript:1"><rect width="1" height="1"/></a>', False),
+    ],
+)
+def test_an_svg_with_nothing_to_draw_is_no_icon(inner, drawn):
+    text = f'<svg xmlns="http://www.w3.org/2000/svg">{inner}</svg>'
+    assert (read_icon(encode(text.encode()), "image/svg+xml") is not None) == drawn
+
+
 def test_base64_is_read_with_line_breaks_without_padding_and_as_a_data_address():
     text = encode(PNG)
     spread = "\n ".join(text[i : i + 5] for i in range(0, len(text), 5))

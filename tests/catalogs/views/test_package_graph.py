@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from catalogs.models import ChannelEntry
 from tests.catalogs.views.test_package import EVIL, text_of, url
 from tests.factories import (
     make_bundle,
@@ -215,6 +216,14 @@ def test_a_fold_opens_by_a_link_that_keeps_the_rest_of_the_address(reader):
     assert 'id="olm-graph-opened"' in opened
     assert "Fold again" in opened
     assert opened.count("olm-graph-node") > page.count("olm-graph-node") + 30
+
+
+def test_the_oldest_entry_of_a_channel_is_no_peculiarity(reader):
+    package = make_package(name="p", channels={"stable": ["1.0.0", "1.1.0", "1.2.0"]})
+    assert "without incoming upgrade" not in text_of(reader.get(url(package, tab="channels")))
+    ChannelEntry.objects.filter(name="p.v1.1.0").update(replaces="")
+    text = text_of(reader.get(url(package, tab="channels")))
+    assert "1 version without incoming upgrade: p.v1.1.0 <" in text
 
 
 def test_the_graph_is_had_as_mermaid_text_and_as_svg(reader, etcd):

@@ -335,6 +335,15 @@ def test_htmx_gets_the_results_only_and_204_while_nothing_changed(reader):
     assert names(changed) == ["etcd", "newer"]
 
 
+def test_catalogs_without_packages_which_the_facet_does_not_list_are_said(reader):
+    cluster = make_cluster()
+    make_package(catalog=make_catalog(cluster=cluster, name="full", slug="full"))
+    make_catalog(cluster=cluster, name="lab", slug="lab", state="failed")
+    response = reader.get(URL)
+    assert "1 package in 2 catalogs, 1 of them without packages" in assert_page(response).text
+    assert facet(response, "catalog") == {"full": 1}
+
+
 def test_the_table_shows_the_longest_upgrade_path_of_the_default_channel(reader):
     catalog = make_catalog()
     make_package(catalog=catalog, name="a", channels={"stable": ["0.6.1", "1.0.0", "1.1.0"]})
