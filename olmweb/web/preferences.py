@@ -7,6 +7,7 @@ writes nothing to the database.
 
 from collections.abc import Callable
 from functools import cache, wraps
+from time import time
 from urllib.parse import parse_qsl, urlencode
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -20,10 +21,11 @@ from django.utils.html import format_html
 
 from olmweb.models import Preferences
 
-VIEW_COOKIE = "olmweb_view_"  # with the name of the list: account and query of the last view
+VIEW_COOKIE = "olmweb_view_"  # with the name of the list: account, time and query of the last view
 OPENED_FILTERED = "This list opened with the filters that you used last."
 _NO_FILTERS = ("sort", "view", "columns")
 _WHOLE_LISTS = (("show", "actions"), ("show", "syncs"), ("show", "all"))
+_SAME_VISIT = 600  # seconds after which the filters of a list may be forgotten
 VIEW_LIMIT = 2000  # characters of a query string that is remembered
 CLEAR = "filters"
 CLEARED = f"{CLEAR}=none"  # query that shows a list without filters, and forgets the view
@@ -77,8 +79,8 @@ class TimeZoneMiddleware:
 
 def remember_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Leads a signed-in person who opens the list without a query to the view that they used last:
-    its filters, sort and columns, but not its page; a message says that it is filtered. A query is
-    taken as it is, and remembered if the view accepts it."""
+    its filters, sort and columns, but not its page; a message says that it is filtered unless they
+    saw it a few minutes ago. A query is taken as it is, and remembered if the view accepts it."""
 
     @wraps(view)
     def wrapped(request: HttpRequest) -> HttpResponseBase:
@@ -89,9 +91,10 @@ def remember_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRe
         user = getattr(request, "user", None)
         if user is None or not user.is_authenticated or "rev" in request.GET:
             return view(request)
-        owner, _, query = request.COOKIES.get(_view_cookie(request), "").partition(":")
+        stored, _, query = request.COOKIES.get(_view_cookie(request), "").partition(":")
+        owner, _, seen_at = stored.partition(".")
         if not request.GET and query and owner == str(user.pk):
-            if _filters(query):
+            if _filters(query) and not _is_recent(seen_at):
                 link = format_html('<a href="{}?{}">Clear filters</a>', request.path, CLEARED)
                 messages.info(request, format_html("{} {}", OPENED_FILTERED, link))
             response = redirect(f"{request.path}?{query}")
@@ -104,6 +107,12 @@ def remember_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRe
         return response
 
     return wrapped
+
+
+def _is_recent(seen_at: str) -> bool:
+    """Whether this time, in seconds since the epoch, belongs to the same visit."""
+    past = time() - int(seen_at) if seen_at.isdecimal() and len(seen_at) < VIEW_LIMIT else None
+    return past is not None and 0 <= past < _SAME_VISIT
 
 
 def _filters(query: str) -> bool:
@@ -126,7 +135,7 @@ def _store_view(request: HttpRequest, response: HttpResponseBase, account: int) 
         return
     response.set_cookie(
         _view_cookie(request),
-        f"{account}:{query}",
+        f"{account}.{int(time())}:{query}",
         max_age=settings.SESSION_COOKIE_AGE,
         path=request.path,
         secure=settings.SESSION_COOKIE_SECURE,
