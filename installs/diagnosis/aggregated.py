@@ -223,19 +223,19 @@ def explain_impact(conditions: Iterable[Condition]) -> tuple[str, str]:
 
 
 def summarize_impact(conditions: Iterable[Condition]) -> str:
-    """The facts of `explain_impact` in one short line."""
+    """The facts of `explain_impact` in one short line, in one order for all."""
     conditions = tuple(conditions)
-    blocked, free = _impact(
-        conditions,
+    operations = (
         "completing an installation",
         "completing an update",
         "starting a minor version update",
     )
+    blocked, _ = _impact(conditions, *operations)
     if not blocked:
         return "Blocks nothing."
-    if _is_unavailable(conditions):
-        return f"Blocks {listing(blocked)}; meanwhile {REFUSED_WHILE_FAILING}."
-    return f"Blocks {listing(blocked)}" + (f", not {' or '.join(free)}." if free else ".")
+    states = (f"{name}: {'blocked' if name in blocked else 'not blocked'}" for name in operations)
+    refusal = f" Meanwhile {REFUSED_WHILE_FAILING}." if _is_unavailable(conditions) else ""
+    return "; ".join(states).capitalize() + "." + refusal
 
 
 def blocks_completion(conditions: Iterable[Condition]) -> bool:

@@ -202,12 +202,13 @@ def _reported_cause(group: CauseGroup) -> ReportedCause:
     return ReportedCause(group, "\n".join(lines), first[0].command)
 
 
-def as_markdown(report: StatusReport) -> Iterator[str]:
-    """The report in pieces; names and messages can't become markup."""
+def as_markdown(report: StatusReport, *, acts: bool) -> Iterator[str]:
+    """The report in pieces; names and messages can't become markup. `acts`: for a reader who may
+    change clusters."""
     yield f"# Status report\n\nGenerated at {_time(report.generated_at)}.\n"
     for status in report.clusters:
         yield from _cluster_markdown(status)
-    yield "\n## Needs your action\n\n"
+    yield f"\n## Needs {'your ' if acts else ''}action\n\n"
     yield from _waiting_markdown(report.waiting)
     yield "\n## Changes of the last 7 days\n\n"
     yield "".join(f"- {words}\n" for words in report.week)

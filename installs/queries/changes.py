@@ -79,7 +79,9 @@ class Recent:
     """The changes of the last 24 hours; `hours` are 24, oldest first.
 
     `first_seen` counts operators of the first sync, whose state is no change, and `added` those
-    that came later; both are 0 for several clusters, whose page does not show them.
+    that came later; both are 0 for several clusters, whose page does not show them. Of the removed
+    operators `failing_removed` were failing, and `replaced` of these have a healthy operator of the
+    same name on their cluster.
     """
 
     directions: tuple[Direction, ...]
@@ -87,6 +89,8 @@ class Recent:
     changes: tuple[Transition, ...]
     first_seen: int = 0
     added: int = 0
+    failing_removed: int = 0
+    replaced: int = 0
 
     def day(self, direction: str) -> int:
         return next(item.day for item in self.directions if item.id == direction)
@@ -131,8 +135,8 @@ def direction_of(kind: str, before: str, after: str) -> str:
 def recent(clusters: Sequence[Cluster]) -> Recent:
     """Changes on these clusters in the last 24 hours; two queries if clusters changed."""
     now = timezone.now()
-    stored = (history.latest.values() for history in _HISTORIES.of(clusters).values())
-    rows = [row for row in chain.from_iterable(stored) if row[3] >= now - DAY]
+    histories = _HISTORIES.of(clusters).values()
+    rows = [row for history in histories for row in history.latest.values() if row[3] >= now - DAY]
     if len(clusters) > 1:
         rows = [row for row in rows if row[0] == "Object" or row[1]]
     rows.sort(key=_BY_TIME, reverse=True)
@@ -150,7 +154,29 @@ def recent(clusters: Sequence[Cluster]) -> Recent:
     }
     later = {tuple(names) for _, _, after, _, _, *names, _ in rows if after == "appeared"}
     latest = _as_transitions(clusters, rows[:CHANGES_SHOWN])
-    return Recent(directions, _hours(counts, now), latest, len(first - later), len(first & later))
+    ended = {pk for history in histories for pk, (_, turn) in history.turns.items() if turn < 0}
+    failing = [
+        (cluster, name)
+        for kind, _, after, _, pk, cluster, _, _, name, _ in rows
+        if kind == "Object" and after == "deleted" and pk in ended
+    ]
+    healths: dict[tuple[Any, ...], str] = {}
+    for _, _, after, _, _, *identity, _ in rows:
+        healths.setdefault(tuple(identity), after)
+    healthy = {
+        (cluster, name)
+        for (cluster, _, _, name), health in healths.items()
+        if health == Health.HEALTHY
+    }
+    return Recent(
+        directions,
+        _hours(counts, now),
+        latest,
+        first_seen=len(first - later),
+        added=len(first & later),
+        failing_removed=len(failing),
+        replaced=sum(entry in healthy for entry in failing),
+    )
 
 
 def changes_of_week(clusters: Sequence[Cluster]) -> tuple[dict[str, int], tuple[Transition, ...]]:

@@ -28,6 +28,7 @@ from installs.models import (
     Health,
     InstallRequest,
     Operator,
+    crd_operator,
 )
 from installs.queries.changes import FailureHistory
 from installs.queries.operator_index import OPERATOR_INDEX, ClusterIndex, facts_of
@@ -58,10 +59,11 @@ class WaitingPlan:
 
 @dataclass(frozen=True, slots=True)
 class TroubledCRD:
-    """A CRD with a finding."""
+    """A CRD with a finding; `operator` is the name of its operator, empty if unknown."""
 
     name: str
     cluster: Cluster
+    operator: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,10 +415,10 @@ def cluster_rows(entries: Sequence[ClusterSummary]) -> list[ClusterRow]:
 
 @dataclass(slots=True)
 class _Troubles:
-    """Of one cluster: the names of its CRDs with a finding, in order; the number of its
-    ClusterOperators that are not as they should be."""
+    """Of one cluster: the names of its CRDs with a finding and of their operators, in order; the
+    number of its ClusterOperators that are not as they should be."""
 
-    crds: list[str] = field(default_factory=list)
+    crds: list[tuple[str, str]] = field(default_factory=list)
     cluster_operators: int = 0
 
 
@@ -425,11 +427,14 @@ def _read_troubles(ids: Collection[int]) -> dict[int, _Troubles]:
     troubles = {pk: _Troubles() for pk in ids}
     crds = CRDState.objects.exclude(finding="").filter(cluster__in=ids).order_by()
     unhealthy = ClusterOperator.objects.filter(cluster__in=ids, severity__gt=0).order_by()
-    named = crds.values_list("cluster", "name", Value(0))
-    counted = unhealthy.values_list("cluster", Value("")).annotate(number=Count("pk"))
-    for pk, name, number in sorted(named.union(counted, all=True)):
+    owner = ("owner_kind", "owner_namespace", "owner_name")
+    named = crds.values_list("cluster", "name", *owner, Value(0))
+    nothing = (Value(""), Value(""), Value(""), Value(""))
+    counted = unhealthy.values_list("cluster", *nothing).annotate(number=Count("pk"))
+    for pk, name, *of_owner, number in sorted(named.union(counted, all=True)):
         if name:
-            troubles[pk].crds.append(name)
+            operator = crd_operator(*of_owner)
+            troubles[pk].crds.append((name, operator.name if operator else ""))
         else:
             troubles[pk].cluster_operators = number
     return troubles
@@ -546,7 +551,11 @@ def _crds_of(clusters: Sequence[Cluster]) -> tuple[TroubledCRD, ...]:
     """By cluster and name."""
     troubles = _TROUBLES.of(clusters)
     by_name = sorted(clusters, key=attrgetter("name"))
-    return tuple(TroubledCRD(name, row) for row in by_name for name in troubles[row.pk].crds)
+    return tuple(
+        TroubledCRD(name, row, operator)
+        for row in by_name
+        for name, operator in troubles[row.pk].crds
+    )
 
 
 def unreadable_kinds(cluster: Cluster) -> list[str]:

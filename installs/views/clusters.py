@@ -213,17 +213,20 @@ def report(request: HttpRequest) -> HttpResponse:
     wanted = chosen["cluster"]
     shown = _chosen(wanted, clusters(request))
     requests, now = waiting_for(request.user, shown), timezone.now()
+    acts = may_act(request.user)[0]
     notices: list[str] = []
     if len(shown) > 1 and not chosen["format"]:
         table = clusters_report(shown, requests, now, read_page(request.GET, notices), notices)
-        context = {"report": table, "page": table.page, "notices": notices}
+        context = {"report": table, "page": table.page, "notices": notices, "acts": acts}
         return render_page(request, "installs/report.html", context)
     content = status_report(shown, requests, now)
     if chosen["format"]:
-        response = HttpResponse(as_markdown(content), content_type="text/markdown; charset=utf-8")
+        response = HttpResponse(
+            as_markdown(content, acts=acts), content_type="text/markdown; charset=utf-8"
+        )
         response["Content-Disposition"] = 'attachment; filename="status-report.md"'
         return response
-    return render_page(request, "installs/report.html", {"report": content})
+    return render_page(request, "installs/report.html", {"report": content, "acts": acts})
 
 
 @require_safe

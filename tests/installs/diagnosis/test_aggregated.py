@@ -85,17 +85,18 @@ def test_the_short_line_has_the_same_facts() -> None:
     available, held = Condition("Available", "True"), Condition("Upgradeable", "False")
     assert summarize_impact((available,)) == "Blocks nothing."
     assert summarize_impact((available, held)) == (
-        "Blocks starting a minor version update, not completing an installation or completing "
-        "an update."
+        "Completing an installation: not blocked; completing an update: not blocked; starting a "
+        "minor version update: blocked."
     )
     gone = Condition("Available", "False")
     assert summarize_impact((gone,)) == (
-        "Blocks completing an installation and completing an update; meanwhile oc adm upgrade "
-        "needs --allow-upgrade-with-warnings."
+        "Completing an installation: blocked; completing an update: blocked; starting a minor "
+        "version update: not blocked. Meanwhile oc adm upgrade needs "
+        "--allow-upgrade-with-warnings."
     )
     assert summarize_impact((held,)) == (
-        "Blocks completing an installation, completing an update and starting a minor version "
-        "update."
+        "Completing an installation: blocked; completing an update: blocked; starting a minor "
+        "version update: blocked."
     )
 
 

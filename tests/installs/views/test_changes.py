@@ -124,6 +124,30 @@ def test_what_was_only_first_seen_is_counted_apart(reader: Client, prod: Cluster
     assert "0 new failures, 0 recovered, 1 discovered at first sync" in text
 
 
+def test_removed_operators_that_failed_and_were_replaced_are_said(
+    reader: Client, prod: Cluster
+) -> None:
+    now = timezone.now()
+    for name, before in (("etcd", "Failed"), ("kafka", "Failed"), ("fine", "Healthy")):
+        old = make_operator(cluster=prod, kind="PlatformOperator", name=name)
+        make_transition(
+            subject=old, type="Health", from_status="Installing", to_status=before,
+            at=now - timedelta(days=3),
+        )  # fmt: skip
+        make_transition(
+            subject=old, type="Object", from_status="present", to_status="deleted",
+            at=now - timedelta(minutes=5),
+        )  # fmt: skip
+        old.delete()
+    new = make_operator(cluster=prod, kind="Subscription", namespace="apps", name="etcd")
+    make_transition(
+        subject=new, type="Health", from_status="Installing", to_status="Healthy",
+        at=now - timedelta(minutes=4),
+    )  # fmt: skip
+    text = assert_page(reader.get("/")).text
+    assert "3 removed (2 of them failing, 1 replaced by a healthy operator)" in text
+
+
 def test_an_operator_that_appears_after_the_first_sync_is_a_new_operator(
     reader: Client, prod: Cluster
 ) -> None:
@@ -182,9 +206,13 @@ def test_an_upgrade_filter_that_is_none_is_refused(reader: Client, prod: Cluster
 def test_crds_that_will_block_an_upgrade_are_counted(reader: Client, prod: Cluster) -> None:
     make_orphan(prod)
     make_crd(cluster=prod)
-    make_crd(cluster=prod, name="gadgets.example.com", finding="crd-stored-not-defined")
+    make_crd(
+        cluster=prod, name="gadgets.example.com", finding="crd-stored-not-defined",
+        owner_kind="Operator", owner_name="gadgets.tools",
+    )  # fmt: skip
     page = assert_page(reader.get("/"))
-    assert "block an upgrade of the operator that provides it: gadgets.example.com" in page.text
+    blocks = "block an upgrade of the operator that provides it: gadgets.example.com of gadgets"
+    assert f"{blocks} " in page.text
     assert "/crds/?cluster=prod&q=gadgets.example.com" in page.links
 
 

@@ -183,8 +183,9 @@ def test_the_aggregated_clusteroperator_says_what_it_blocks_and_what_not(reader:
     make_failing_world(make_cluster(name="prod"))
     page = assert_page(reader.get("/"))
     assert (
-        "Blocks completing an installation and completing an update; meanwhile oc adm upgrade "
-        "needs --allow-upgrade-with-warnings."
+        "Completing an installation: blocked; completing an update: blocked; starting a minor "
+        "version update: not blocked. Meanwhile oc adm upgrade needs "
+        "--allow-upgrade-with-warnings."
     ) in page.text
 
 
