@@ -445,3 +445,54 @@ def test_the_upgrade_graph_has_scroll_bars_only_where_it_needs_them(new_page) ->
     page.goto(PAGES["package-channels"])
     graph = page.locator(".olm-channel-graph")
     assert graph.evaluate("graph => getComputedStyle(graph).overflow") == "auto"
+
+
+def test_facts_stand_beside_their_names_on_a_phone(new_page) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto(PAGES["operator-failed"])
+    tops = page.locator(".olm-facts").last.evaluate(
+        "list => [...list.children].map(child => Math.round(child.getBoundingClientRect().top))"
+    )
+    assert tops[::2] == tops[1::2]
+
+
+def test_every_tab_of_a_package_is_in_sight_on_a_phone(new_page) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto(PAGES["package-installs"])
+    ends = page.locator(".olm-package-tabs .olm-tab").evaluate_all(
+        "tabs => tabs.map(tab => tab.getBoundingClientRect().right)"
+    )
+    assert len(ends) == 5
+    assert max(ends) <= 390
+
+
+@pytest.mark.parametrize("width", [1440, 1280, 390])
+def test_the_fields_of_an_upgrade_path_show_long_bundle_names_in_full(new_page, width: int) -> None:
+    page = new_page(viewport={"width": width, "height": 900})
+    page.goto("/software/sandbox/redhat-operators/advanced-cluster-management?tab=channels")
+    field = page.locator(".olm-route-form input[name=to]")
+    expect(field).to_have_value(re.compile("advanced-cluster-management"))
+    assert field.evaluate("field => field.scrollWidth <= field.clientWidth")
+
+
+def test_long_names_of_the_audit_wrap_beside_their_boxes(new_page) -> None:
+    page = new_page(viewport={"width": 1280, "height": 900})
+    sign_in(page, "admin")
+    page.goto("/audit/?catalog=sandbox/redhat-operators&path=PlatformOperator&cluster=sandbox")
+    offsets = page.locator("th:has(> .olm-pick-package)").evaluate_all(
+        """heads => heads.map(head => {
+          const box = head.querySelector("input").getBoundingClientRect();
+          const name = head.querySelector("a").getBoundingClientRect();
+          return name.left - box.right;
+        })"""
+    )
+    assert offsets
+    assert min(offsets) >= 0
+
+
+def test_the_label_of_a_notice_is_as_wide_as_its_words_on_a_phone(new_page) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    page.goto("/operators/sandbox/ClusterExtension/-/queue")
+    label = page.locator(".olm-note > .olm-label").first.bounding_box()
+    assert label
+    assert label["width"] < 200
