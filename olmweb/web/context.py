@@ -115,6 +115,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
     `shell_states`: [(state, words, how many clusters)], worst first;
     `shell_silent`: the silent ones;
     `shell_removed`: those that the page is about and that are no longer configured;
+    `shell_awaited`: whether clusters are configured: one without a row awaits its first sync;
     `shell_query`: the query string of the default cluster, for pages that take one;
     `shell_watcher_hint`: what to check about a cluster that is not synced and answered last;
     `shell_preferences`: of the person, `shell_classes`: of the root element for them;
@@ -134,6 +135,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "shell_attention": SimpleLazyObject(lambda: sum(row["attention"] for row in rows)),
         "shell_silent": SimpleLazyObject(lambda: [r for r in rows if r["state"] == "silent"]),
         "shell_removed": SimpleLazyObject(lambda: _removed(request, rows)),
+        "shell_awaited": bool(settings.CLUSTERS),
         "shell_states": SimpleLazyObject(lambda: _states(rows)),
         "shell_query": SimpleLazyObject(lambda: _query(default_cluster(request))),
         "shell_watcher_hint": "The log of OLM Web says more."

@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.template import Context, Template
 from django.template.loader import render_to_string
-from django.test import Client, RequestFactory
+from django.test import Client, RequestFactory, override_settings
 from django.utils import timezone
 
 from olmweb.errors import BadRequest
@@ -280,6 +280,15 @@ def test_a_cell_without_a_value_has_a_dash_that_phones_leave_out() -> None:
 def test_without_a_cluster_each_list_leads_to_the_first_steps(reader: Client, path: str) -> None:
     text = assert_page(reader.get(path)).text
     assert "No cluster yet The overview says how to connect the first one. To the overview" in text
+
+
+@override_settings(CLUSTERS=["lab"])
+def test_before_the_first_sync_of_a_configured_cluster_lists_lead_to_its_state(
+    reader: Client,
+) -> None:
+    text = assert_page(reader.get("/operators/")).text
+    assert "No cluster synced yet The overview shows the state of the first sync." in text
+    assert "No cluster yet" not in text
 
 
 @pytest.mark.parametrize(
