@@ -247,7 +247,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
     @admin.display(description="time (UTC)", ordering="at")
     def time(self, row: AuditEvent) -> str:
         """To the second, which Django's own format leaves out."""
-        return f"{row.at:%d %b %Y %H:%M:%S}"
+        return f"{row.at:%Y-%m-%d %H:%M:%S}"
 
     @admin.display(description="user", ordering="username")
     def of_user(self, row: AuditEvent) -> str:

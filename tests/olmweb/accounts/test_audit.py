@@ -525,8 +525,10 @@ def test_the_version_before_can_delete_an_account_that_has_events(mia: User) -> 
     alice = User.objects.create_superuser("alice")
     client = Client()
     client.force_login(alice)
-    text = client.get(f"/admin/olmweb/auditevent/{events()[0].pk}/change/").text
+    event = events()[0]
+    text = client.get(f"/admin/olmweb/auditevent/{event.pk}/change/").text
     assert "Account created mia" in text
+    assert f"{event.at:%Y-%m-%d %H:%M:%S}" in text
 
 
 def test_rows_stay_for_the_set_time_or_for_ever(mia: User, settings: Any) -> None:
