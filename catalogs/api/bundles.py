@@ -143,8 +143,8 @@ def _bundle_detail(request: HttpRequest, bundle: Bundle, notes: HealthNotes) -> 
 def create_inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponseBase:
-    """Has a worker pull the manifests of the bundle's image; asked again while that goes on, the
-    same one is returned. Needs a token with the scope act."""
+    """Has a worker pull the manifests of the bundle's image; a second request meanwhile returns the
+    same inspection. Needs a token with the scope act."""
     require_scope(request)
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     request_inspection(row, request.user)

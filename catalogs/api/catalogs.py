@@ -74,7 +74,7 @@ class ProblemParameters(ListParameters):
 
 @router.get("/catalogs", response=Page[CatalogRow])
 def list_catalogs(request: HttpRequest, query: Query[CatalogParameters]) -> HttpResponseBase:
-    """Catalogs, with how fresh their content is and what the last attempt said."""
+    """Catalogs, with the age of their content and the result of the last sync."""
     catalogs = Catalog.objects.select_related("cluster")
     # Few rows and many things that change: the state is what the rows say.
     state = [catalog_row(catalog) for catalog in catalogs.order_by("id")]

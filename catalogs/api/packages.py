@@ -214,7 +214,7 @@ def _package_rows(packages: Sequence[Package]) -> list[PackageRow]:
 
 @router.get("/packages", response=Page[PackageRow])
 def list_packages(request: HttpRequest, query: Query[PackageParameters]) -> HttpResponseBase:
-    """Packages of every catalog, with what their default channel's head says."""
+    """Packages of every catalog, with the facts of their default channel's head."""
     packages = query.filter(Package.objects.select_related("catalog__cluster"))
     source = StoredRows(packages, ("name", "id"), _package_rows)
     return answer_list(request, query, "packages", PackageRow, source, content_state())
@@ -271,7 +271,7 @@ def get_resolution(
     package: str,
     query: Query[ResolutionParameters],
 ) -> HttpResponseBase:
-    """Which bundle would be chosen, and why not another. Asks the catalog's content only."""
+    """Which bundle would be chosen, and what excludes the others. Reads the stored catalog only."""
     row = lookup.get_package(cluster, catalog, package)
 
     def build() -> object:

@@ -13,7 +13,7 @@ from catalogs.contents.objects import Manifests
 from catalogs.contents.permissions import CLUSTER, Level, Permission, account_of, permissions_of
 from olmweb.kube.fields import Object, dig, items, text, texts
 
-BY_INSTALLER = "made by the installer"
+BY_INSTALLER = "created at installation"
 
 
 @dataclass(frozen=True, slots=True)

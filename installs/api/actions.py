@@ -153,7 +153,7 @@ class ActionBody(RequestBody):
 
 @router.get("/actions", response=Page[ActionRow], auth=PEOPLE_ONLY)
 def list_actions(request: HttpRequest, query: Query[ActionParameters]) -> HttpResponseBase:
-    """What people asked OLM Web to do, newest first."""
+    """Actions on clusters: installs, upgrades, approvals, retries and removals, newest first."""
     by_state = Action.objects.order_by("state").values_list("state")
     state = list(by_state.annotate(Count("id"), Max("id"), Max("finished_at"), Max("sent_at")))
     actions = query.filter(Action.objects.select_related("cluster", "user"))
@@ -163,11 +163,10 @@ def list_actions(request: HttpRequest, query: Query[ActionParameters]) -> HttpRe
 
 @router.post("/actions", response={202: ActionRow})
 def create_action(request: HttpRequest, body: ActionBody) -> HttpResponseBase:
-    """Asks for an install, upgrade, configuration, approval, retry or removal; the cluster tries it
-    first.
+    """Starts an install, upgrade, configuration, approval, retry or removal after a dry run.
 
-    202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. The
-    same request with the same `Idempotency-Key` header gives the same action again. `Location` is
+    202 with the action; with `dry_run` 200 with the manifests to apply and the results. The same
+    request with the same `Idempotency-Key` header gives the same action again. `Location` is
     the address of the action, `Idempotency-Replayed` says whether it is repeated; another request
     with that key is refused (422, `key-reused`).
     Needs a token with the scope act.
@@ -395,10 +394,10 @@ class BulkInstallBody(RequestBody):
 
 @router.post("/bulk-installs", response={202: BulkInstallRow})
 def create_bulk_install(request: HttpRequest, body: BulkInstallBody) -> HttpResponseBase:
-    """Asks for many installs at once; the cluster tries each first.
+    """Starts many installs at once, each after a server-side dry run.
 
-    202 with the bulk install; what it would not take is in `left_out` with the reason. With
-    `dry_run` 200 with what would be sent and what the cluster said. The same request with the same
+    202 with the bulk install; installs that the cluster refuses are in `left_out` with the reason.
+    With `dry_run` 200 with the manifests to apply and the results. The same request with the same
     `Idempotency-Key` header gives the same bulk install again, with the header
     `Idempotency-Replayed: true`; another request with that key is refused (422, `key-reused`).
     Needs a token with the scope act.

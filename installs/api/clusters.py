@@ -91,7 +91,7 @@ def list_clusters(request: HttpRequest, query: Query[ListParameters]) -> HttpRes
 
 @router.get("/clusters/{name}", response=ClusterDetail)
 def get_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
-    """One cluster with its watched resources: what is read of it, how fresh it is, and why not."""
+    """One cluster with its watched resources: state, last event and error of each."""
     row = clusters.get_cluster(name)
     watched = watched_resources(row)
     return answer_one(

@@ -143,8 +143,8 @@ class TransitionParameters(ListParameters):
 
 @router.get("/operators", response=Page[OperatorRow])
 def list_operators(request: HttpRequest, query: Query[OperatorParameters]) -> HttpResponseBase:
-    """What is installed: PlatformOperators, ClusterExtensions, Subscriptions, and
-    ClusterServiceVersions without one."""
+    """Installed operators: PlatformOperators, ClusterExtensions, Subscriptions, and
+    ClusterServiceVersions without a Subscription."""
     operators = query.filter(Operator.objects.select_related("cluster").defer("conditions"))
     order = order_of(query.sort, ("name", "id"))
     source = StoredRows(operators, order, operator_rows)

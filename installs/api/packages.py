@@ -180,7 +180,7 @@ def _contents_row(bundle: Bundle, cluster: Cluster | None) -> BundleContentsRow:
 def get_export(
     request: HttpRequest, cluster: str, catalog: str, package: str, query: Query[ExportParameters]
 ) -> HttpResponseBase:
-    """The manifests of an install as files, pinned to the resolved version. Asks no cluster."""
+    """The manifests of an install as files, pinned to the resolved version. Calls no cluster."""
     row = lookup.get_package(cluster, catalog, package)
     values = query.model_dump(exclude={"format", "method"}) | {"path": query.method or ""}
     response = file_response(row, FORMS[query.format], values)

@@ -82,7 +82,7 @@ def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> H
 
 @router.get("/migrations", response=Page[MigrationRow])
 def list_migrations(request: HttpRequest, query: Query[MigrationParameters]) -> HttpResponseBase:
-    """For each Subscription whether it can be migrated to a ClusterExtension, and the obstacles."""
+    """For each Subscription whether it can be migrated to a ClusterExtension, and the blockers."""
     clusters = clusters_named(query.cluster)
 
     def matching() -> list[V1Migration]:

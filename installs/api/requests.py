@@ -93,7 +93,7 @@ class DeclineBody(RequestBody):
 
 @router.get("/requests", response=Page[InstallRequestRow], auth=PEOPLE_ONLY)
 def list_requests(request: HttpRequest, query: Query[RequestParameters]) -> HttpResponseBase:
-    """What people asked their operators for, newest first, and how it was decided."""
+    """Installation requests with their decisions, newest first."""
     related = ("cluster", "catalog__cluster", "user", "decided_by")
     rows = query.filter(InstallRequest.objects.select_related(*related))
     source = StoredRows(rows, ("-id",), lambda requests: [request_row(row) for row in requests])
@@ -109,10 +109,10 @@ def get_request(request: HttpRequest, id: int) -> HttpResponseBase:
 
 @router.post("/requests", response={200: InstallRequestRow, 201: InstallRequestRow})
 def create_request(request: HttpRequest, body: InstallRequestBody) -> HttpResponseBase:
-    """Asks for an installation that an operator or admin decides on.
+    """Requests an installation, which an operator or admin approves or declines.
 
-    201 with the request. 200 with your earlier one, and its own reason, if the same request still
-    waits. A rule without approval may have approved it already. Needs a token with the scope act.
+    201 with the request. 200 with your earlier request, and its own reason, while the same request
+    is pending. An approval rule may have approved it already. Needs a token with the scope act.
     """
     require_scope(request)
     install_requests.require_requester(request.user)
@@ -137,11 +137,11 @@ def create_request(request: HttpRequest, body: InstallRequestBody) -> HttpRespon
 
 @router.post("/requests/{id}/approve", response={202: ActionRow})
 def approve_request(request: HttpRequest, id: int, body: ApprovalBody) -> HttpResponseBase:
-    """Approves a request that waits: its plan, after a dry run, becomes an action of the approver.
+    """Approves a pending request: its plan, after a dry run, becomes an action of the approver.
 
     The plan is that of the catalog as it is now, as `dry_run` shows it.
-    202 with the action; with `dry_run` 200 with what would be sent and what the cluster said. Needs
-    a token with the scope act.
+    202 with the action; with `dry_run` 200 with the manifests to apply and the results of the
+    server-side dry run. Needs a token with the scope act.
     """
     require_scope(request)
     row, user = lookup.get_request(id), request.user

@@ -86,10 +86,10 @@ def list_events(request: HttpRequest, query: Query[EventParameters]) -> HttpResp
     """What happened, oldest first: changes of operators and their objects, actions, install
     requests, catalogs and clusters.
 
-    Ids grow in the order of the list, also over pages and time: whoever asks for what follows the
-    last id misses nothing. With `Accept: text/event-stream` the answer stays open for minutes and
-    sends events as they happen, from the one after `Last-Event-ID` or `after`, the first at or
-    after `since`, else from now on.
+    Ids grow in the order of the list, also over pages and time: a client that requests the events
+    after its last id misses none. With `Accept: text/event-stream` the answer stays open for
+    minutes and sends events as they happen, from the one after `Last-Event-ID` or `after`, the
+    first at or after `since`, else from now on.
     """
     if request.get_preferred_type([*MEDIA_TYPES.values(), STREAM]) == STREAM:
         return _stream(request, query)

@@ -124,6 +124,18 @@ REPLACED = {
     "The cluster took it": "Applied",
     'aria-label="Path"': "Install method",
     'words="Path"': "Install method",
+    "waits here": "waiting here",
+    "broke here": "failed here",
+    "It brings none": "The bundle contains no ...",
+    "made by the installer": "created at installation",
+    "beside what cluster": "compared with cluster",
+    "What to do, in this order": "Remedy",
+    "To the Software catalog": "Browse software catalog",
+    "Its own health": "Health",
+    "a question for an administrator": "Ask an administrator",
+    "What people asked": "Requests, actions",
+    "what would be sent and what the cluster said": "the results of the dry run",
+    "and the obstacles": "and the blockers",
 }
 FOLDERS = ("templates", "catalogs", "installs", "olmweb")
 TEXTS = [

@@ -35,7 +35,7 @@ def test_problems_come_first_with_their_steps_in_order(reader: Client, prod: Clu
     assert page.text.index("widgets.example.com") < page.text.index("apples.example.com")
     assert "Widget v1alpha1, v1 v1 v1" in page.text
     assert KNOWN.title in page.text
-    assert "What to do, in this order" in page.text
+    assert "Remedy" in page.text
 
 
 def test_a_finding_of_another_release_keeps_its_id(reader: Client, prod: Cluster) -> None:

@@ -527,7 +527,7 @@ def test_a_failed_operator_says_what_broke_where_and_what_to_type(
     assert "Retrying won't fix this: the same bundle gets the same answer." in page.text
     assert "2 more with this cause" in page.text
     assert "Failed UnpackFailed for 2 h AllNamespaces" in page.text
-    assert "BundleDeployment failed UnpackFailed broke here" in page.text
+    assert "BundleDeployment failed UnpackFailed failed here" in page.text
     assert "Install progress" in page.text
     text = reader.get(detail("mode-00")).content.decode()
     assert text.count('<details class="olm-chain-body"') == 2
