@@ -1,4 +1,4 @@
-"""Whether a Subscription can be migrated to a ClusterExtension, and the obstacles. Pure.
+"""Whether a Subscription can be migrated to a ClusterExtension, and the blockers. Pure.
 
 What operator-controller rejects comes from the rules of `catalogs.verdicts`; what OLM v0
 does for an operator and OLM v1 does not is defined here.
