@@ -326,7 +326,7 @@ _OBJECT_FACTS = (
     "excludes",
     *("object_kind", "object_name", "object_namespace", "object", "resource", "crd", "property"),
     *("catalog", "catalog_name", "catalog_namespace", "host", "csv", "apiservice", "deployment"),
-    *("secret", "po", "catalogd", "controller"),
+    *("secret", "configmap", "po", "clusteroperator", "catalogd", "controller"),
 )
 _INNER_GROUPS = ("detail", "inner", "last", "logs")
 _WRAPPER_DEPTH = 5

@@ -109,6 +109,7 @@ _BEGINNINGS = (
     r"|admission webhook |internal error |operation cannot |unauthorized(?=$|[,:])|etcdserver: "
     r"|[\w./-]{1,300} \W{1,2}[^\"'`\s]{1,253}\W{1,2} "
     r"(?:is forbidden|is invalid|not found|already exists)"
+    r"|[a-z0-9][-a-z0-9.]{0,252} is failing: "
     r"|found apiservice |(?:secret|deployment) [^\s,]{1,253} ca cert hash "
     r"|bundle(?:deployment)?\.spec\.[\w.\[\]]{1,100} is invalid: "
     r"|[a-z][\w.()\[\]/-]{0,300}: (?:required value|invalid value|unsupported value|forbidden"

@@ -53,6 +53,17 @@ def test_rukpak_sends_a_bundle_with_a_mutable_configmap_again() -> None:
     assert any("patch configmap c --type merge" in step for step in finding.remedy)
 
 
+def test_finalizer_of_a_source_that_rukpak_does_not_know_is_taken_off_by_hand() -> None:
+    message = 'source type "upload" not supported'
+    deleted = classify(message, kind="BundleDeployment", reason="ProcessingFinalizerFailed")
+    assert deleted is not None
+    assert "is being deleted" in deleted.cause
+    assert "core.rukpak.io/cleanup-unpack-cache" in deleted.remedy[0]
+    unpacked = classify(message, kind="BundleDeployment", reason="UnpackFailed")
+    assert unpacked is not None
+    assert "is being deleted" not in unpacked.cause
+
+
 def test_olm_that_does_not_know_its_release_blocks_the_next_minor_version() -> None:
     finding = classify(
         "failed to determine current OpenShift Y-stream release", kind="ClusterOperator"
