@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.utils.cache import patch_vary_headers
 from django_htmx.middleware import HtmxDetails
@@ -121,12 +122,18 @@ def render_live(
     if not response.context_data or not response.context_data["fragment"]:
         return response
     add_sync_times(request, response)
+    response.add_post_render_callback(lambda rendered: _add_banner(request, rendered))
     if "rev" in request.GET:
         if final:
             response.status_code = STOP_POLLING
     else:
         response["HX-Push-Url"] = clean_address(request)
     return response
+
+
+def _add_banner(request: HttpRequest, response: HttpResponse) -> None:
+    """Adds the banner of a removed cluster, which stands outside of the live element."""
+    response.content += render_to_string("_removed_banner.html", {"oob": True}, request).encode()
 
 
 def clean_address(request: HttpRequest) -> str:

@@ -254,6 +254,22 @@ def test_each_page_of_a_removed_cluster_says_once_that_it_was_removed(
         assert "retried automatically" not in text, path
 
 
+def test_a_live_update_brings_and_takes_away_the_banner_of_a_removed_cluster(
+    client: Client, alice: User, removed: Cluster
+) -> None:
+    client.force_login(alice)
+    path = "/operators/prod/PlatformOperator/-/etcd"
+    banner = '<div id="removed-cluster" class="olm-stale" hx-swap-oob="true">'
+    told = client.get(path, {"rev": "old"}, headers={"HX-Request": "true"}).content.decode()
+    assert banner in " ".join(told.split())
+    assert "no longer named in OLMWEB_CLUSTERS" in told
+    Cluster.objects.update(error_code="", error_text="", error_hint="", reachable=True)
+    told = client.get(path, {"rev": "old"}, headers={"HX-Request": "true"}).content.decode()
+    assert f"{banner}</div>" in " ".join(told.split())
+    listed = client.get("/operators/", headers={"HX-Request": "true"}).content.decode()
+    assert "removed-cluster" not in listed
+
+
 def test_the_overview_asks_for_no_action_about_a_removed_cluster(
     reader: Client, removed: Cluster
 ) -> None:
