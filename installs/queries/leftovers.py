@@ -7,13 +7,14 @@ last report of copies. An object is left behind if the operator that its labels 
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.facts import PLATFORM_NAMESPACE
+from installs.diagnosis.approvals import listing
 from installs.models import ClusterInventory, Component, CopyReport, CRDState, Operator
 from installs.state.listing import FAILED, FORBIDDEN
 from olmweb.kube.fields import items, number, text
@@ -44,6 +45,14 @@ ORDER = (
     CSV,
     GROUP,
     NAMESPACE,
+)
+# The kinds that are not watched, as pages name them.
+READ = (
+    (VALIDATING_WEBHOOKS, "validating webhooks"),
+    (MUTATING_WEBHOOKS, "mutating webhooks"),
+    (API_SERVICES, "APIServices"),
+    (CLUSTER_ROLES, "ClusterRoles"),
+    (CLUSTER_ROLE_BINDINGS, "ClusterRoleBindings"),
 )
 LABEL_LIMIT = 63  # of the name part of a label key
 # Namespaces whose OperatorGroup belongs to the platform: it is there for operators to come.
@@ -77,7 +86,8 @@ class RemovedOwner:
     """An operator that no longer exists, with its leftovers in the order of deletion.
 
     `kind` is that of its object. `name` is the package for a Subscription. `read_at`: when
-    webhooks, APIServices and ClusterRoles of the cluster were read last.
+    webhooks, APIServices and ClusterRoles of the cluster were read last; `unserved` are those kinds
+    of READ that the cluster did not serve then.
     """
 
     cluster: str
@@ -86,6 +96,16 @@ class RemovedOwner:
     name: str
     leftovers: tuple[Leftover, ...]
     read_at: datetime | None
+    unserved: tuple[str, ...] = ()
+
+    @property
+    def included(self) -> str:
+        """The kinds of READ that the leftovers include, in words."""
+        return listing([words for _, words in READ if words not in self.unserved])
+
+    @property
+    def not_served(self) -> str:
+        return listing(self.unserved)
 
     def names(self, *kinds: str) -> list[str]:
         return [row.name for row in self.leftovers if row.kind in kinds]
@@ -122,7 +142,8 @@ def package_label(package: str, namespace: str) -> str:
 
 
 def removed_owners(clusters: Sequence[Cluster]) -> list[RemovedOwner]:
-    """The removed operators with leftovers, by cluster, namespace and name; six queries.
+    """The removed operators with leftovers, by cluster, namespace and name; six queries, and one
+    more if there are any.
 
     Omits clusters whose operators were not read completely, as everything would be left behind.
     """
@@ -160,15 +181,31 @@ def removed_owners(clusters: Sequence[Cluster]) -> list[RemovedOwner]:
         if not namespace.startswith(PLATFORM_PREFIXES):
             rows.append(Leftover(NAMESPACE, namespace))
         by_owner[key, *_owner_in(by_owner, key, namespace)].extend(rows)
+    unserved = _unserved({key for key, *_ in by_owner})
     return [
         RemovedOwner(
             readable[key].name, kind, namespace, name, tuple(sorted(rows, key=_position)),
             inventories[key].read_at if key in inventories else None,
+            unserved.get(key, ()),
         )
         for (key, kind, namespace, name), rows in sorted(
             by_owner.items(), key=lambda item: (readable[item[0][0]].name, *item[0][2:], item[0][1])
         )
     ]  # fmt: skip
+
+
+def _unserved(clusters: Collection[int]) -> dict[int, tuple[str, ...]]:
+    """Cluster id -> the kinds of READ that it does not serve, in words; one query."""
+    if not clusters:
+        return {}
+    rows = ClusterInventory.objects.filter(cluster__in=clusters, kinds__isnull=False)
+    unserved = {}
+    for cluster, kinds in rows.values_list("cluster", "kinds"):
+        served = {(group, kind) for group, _, kind in (name.split("/") for name in kinds or ())}
+        unserved[cluster] = tuple(
+            words for resource, words in READ if (resource.group, resource.kind) not in served
+        )
+    return unserved
 
 
 def removed_owner(cluster: Cluster, kind: str, namespace: str, name: str) -> RemovedOwner | None:

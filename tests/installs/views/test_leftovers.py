@@ -59,7 +59,7 @@ def test_everything_of_a_removed_package_is_one_group_in_the_order_of_deletion(
     prod: Cluster, django_assert_max_num_queries: Any
 ) -> None:
     make_removed(prod)
-    with django_assert_max_num_queries(6):
+    with django_assert_max_num_queries(7):
         owner = only(prod)
     assert (owner.kind, owner.namespace, owner.name) == ("Subscription", "apps", "etcd")
     assert [(row.kind, row.name) for row in owner.leftovers] == [
@@ -242,3 +242,27 @@ def test_cluster_roles_of_a_removed_platform_operator_are_orphans(prod: Cluster)
     ]  # fmt: skip
     make_component(cluster=prod, kind="BundleDeployment", name="argocd")
     assert removed_owners([prod]) == []
+
+
+def test_the_leftovers_say_whether_the_cluster_was_read_after_the_removal(
+    reader: Client, prod: Cluster
+) -> None:
+    make_removed(prod)
+    now = timezone.now()
+    Transition.objects.create(
+        cluster=prod, kind="Subscription", namespace="apps", name="etcd", type="Object",
+        from_status="present", to_status="deleted", uid="u", at=now,
+    )  # fmt: skip
+    path = "/operators/prod/Subscription/apps/etcd"
+    inventory = ClusterInventory.objects.filter(cluster=prod)
+    inventory.update(read_at=now - timedelta(minutes=1))
+    text = assert_page(reader.get(path)).text
+    assert "1 min ago , before the removal: validating webhooks, mutating webhooks" in text
+    assert "The table includes" not in text
+    served = ["apiregistration.k8s.io/v1/APIService", "rbac.authorization.k8s.io/v1/ClusterRole"]
+    inventory.update(read_at=now + timedelta(seconds=1), kinds=served)
+    text = assert_page(reader.get(path)).text
+    assert "The table includes APIServices and ClusterRoles as of" in text
+    assert ", after the removal. " in text
+    unserved = "validating webhooks, mutating webhooks and ClusterRoleBindings"
+    assert f"Cluster prod does not serve {unserved}." in text
