@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from catalogs.install_methods import InstallMethod
+from catalogs.models import Bundle
 from installs.actions.plan import Plan
-from installs.actions.plan_changes import CSV, plan_for
+from installs.actions.plan_changes import CSV, catalog_package, plan_for
 from installs.methods import METHODS
 from installs.models import Action, ClusterInventory, Component, CRDState, Operator
 from installs.models.steps import Delete
@@ -78,7 +79,21 @@ def removal_consequences(
             f"{operator.kind} {operator.name} is deleted. It has not installed anything, so no "
             "other object is deleted.",
         )
-    return METHODS[operator.kind].removal_consequences(operator, crds)
+    method = METHODS[operator.kind]
+    return method.removal_consequences(
+        operator, crds, dependencies=_may_have_dependencies(operator)
+    )
+
+
+def _may_have_dependencies(operator: Operator) -> bool:
+    """Whether OLM may have installed other operators for a Subscription: its installed bundle
+    requires APIs or packages, or is in no catalog. At most three queries."""
+    csv = _installed_csv(operator)
+    package = catalog_package(operator) if csv else None
+    bundle = Bundle.objects.filter(package=package, name=csv).first() if package else None
+    if bundle is None:
+        return bool(csv)
+    return bool(bundle.required_packages) or bundle.gvks.filter(required=True).exists()
 
 
 def owned_crds(operator: Operator) -> list[CRDState]:

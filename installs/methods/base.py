@@ -312,10 +312,11 @@ class Method(ABC):
     def crd_owner(self, operator: OperatorFields) -> CrdOwner: ...
 
     def removal_consequences(
-        self, operator: OperatorFields, crds: Mapping[str, int | None]
+        self, operator: OperatorFields, crds: Mapping[str, int | None], *, dependencies: bool
     ) -> tuple[str, ...]:
         """Sentences about the objects that a removal deletes and those that stay. `crds` are those
-        of the operator with their numbers of custom resources, None if unknown."""
+        of the operator with their numbers of custom resources, None if unknown; `dependencies`: OLM
+        may have installed other operators for it."""
         return (
             f"{self.kind} {operator.name} and every object that it installed are deleted.",
             f"That includes {crds_with_objects(crds)}, in every namespace.",

@@ -181,7 +181,7 @@ class SubscriptionMethod(Method):
         return CrdOwner("Operator", f"{operator.package}.{operator.namespace}")
 
     def removal_consequences(
-        self, operator: OperatorFields, crds: Mapping[str, int | None]
+        self, operator: OperatorFields, crds: Mapping[str, int | None], *, dependencies: bool
     ) -> tuple[str, ...]:
         if not self.installed_bundle(operator):
             return (
@@ -191,8 +191,12 @@ class SubscriptionMethod(Method):
         return (
             f"Subscription {operator.name} and the ClusterServiceVersion that it installed are "
             "deleted, and with that its Deployments, roles and webhooks.",
-            f"Not deleted: {crds_with_objects(crds)}, the OperatorGroup, the namespace, and "
-            "operators that were installed as dependencies.",
+            f"Not deleted: {crds_with_objects(crds)}, the OperatorGroup, "
+            + (
+                "the namespace, and operators that were installed as dependencies."
+                if dependencies
+                else "and the namespace."
+            ),
         )
 
 

@@ -5,14 +5,22 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from installs.actions.bulk_changes import BulkChange, candidates, plan_items
-from installs.actions.removal import converted_crds, plan_remove
+from catalogs.models import Bundle
+from installs.actions.bulk_changes import BulkChange, BulkOptions, candidates, plan_items
+from installs.actions.removal import converted_crds, plan_remove, removal_consequences
 from installs.models import Action, ClusterInventory, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_cluster, make_component, make_crd, make_operator
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_component,
+    make_crd,
+    make_operator,
+    make_package,
+)
 from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
@@ -138,7 +146,7 @@ def test_rest_refuses_the_removal_without_the_field_of_the_same_meaning(
 def test_a_bulk_removal_leaves_such_an_operator_out(prod: Cluster) -> None:
     make_crd(cluster=prod, name="etcds.example.com", served=TWO, details=WEBHOOK)
     rows = candidates(BulkChange.REMOVE, prod, [subscription()])
-    (planned,) = plan_items(BulkChange.REMOVE, rows)
+    (planned,) = plan_items(BulkChange.REMOVE, rows, BulkOptions())
     assert "needs the conversion webhook" in planned.item.problem
     with pytest.raises(OlmwebError) as caught:
         plan_remove(subscription())
@@ -154,3 +162,18 @@ def test_an_operator_without_conversion_webhook_is_removed_as_before(
     with django_assert_max_num_queries(2):
         assert not converted_crds(operator)
     assert "Conversion webhook" not in assert_page(writer.get(REMOVE)).text
+
+
+def test_a_removal_names_dependencies_only_if_there_may_be_some(prod: Cluster) -> None:
+    sentence = "and operators that were installed as dependencies."
+    assert removal_consequences(subscription())[-1].endswith(sentence), "in no catalog"
+    catalog = make_catalog(cluster=prod, name="team")
+    package = make_package(name="etcd", catalog=catalog, channels={"stable": ["1.0.0"]})
+    bundle = package.bundles.get()
+    Bundle.objects.filter(pk=bundle.pk).update(name="etcd.v1")
+    assert removal_consequences(subscription())[-1].endswith("OperatorGroup, and the namespace.")
+    bundle.gvks.create(group="example.com", version="v1", kind="Backup", required=True)
+    assert removal_consequences(subscription())[-1].endswith(sentence)
+    bundle.gvks.all().delete()
+    Bundle.objects.update(required_packages=[{"name": "backup", "range": ">1.0.0"}])
+    assert removal_consequences(subscription())[-1].endswith(sentence)
