@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
 from catalogs.models import Catalog
+from catalogs.verdicts.rules import Verdict
 from catalogs.views.presenters import catalog_status
 from installs import methods
 from installs.actions.crd_safety import install_crd_safety
@@ -37,6 +38,7 @@ from installs.views.forms import (
     MODE_VALUES,
     ConfigurationForm,
     ModeForm,
+    RadioOption,
     form_key,
     installation_modes,
     review,
@@ -182,11 +184,19 @@ def _paths(rows: InstallRows, values: Mapping[str, str]) -> dict[str, Any]:
     except ValueError:
         path = best_method(rows) or InstallMethod.PLATFORM_OPERATOR
     return {
-        "paths": offered_methods(rows),
+        "paths": (offered := offered_methods(rows)),
+        "path_options": [_path_option(rows, method) for method in offered],
         "path": path,
         "method": methods.METHODS[path],
         "channels": sorted(rows.facts.channels),
     }
+
+
+def _path_option(rows: InstallRows, method: InstallMethod) -> RadioOption:
+    """The install method, marked if it can't install the package by its stored verdict."""
+    refused = rows.verdict_of(method, rows.version) == Verdict.NOT_INSTALLABLE
+    hint = "Not installable by this method; choose it to see why." if refused else ""
+    return RadioOption(method, method, hint)
 
 
 def _fields(

@@ -237,8 +237,10 @@ def test_methods_that_can_work_come_first_whatever_is_chosen(
     verdict("ce-webhook", "ClusterExtension", verdict="unknown")
     verdict("", "Subscription")
     for chosen in ({}, {"path": "PlatformOperator"}, {"channel": "v2", "version": "2.0.0"}):
-        paths = writer.get(INSTALL, chosen).context["paths"]
-        assert paths == ["Subscription", "ClusterExtension", "PlatformOperator"], chosen
+        context = writer.get(INSTALL, chosen).context
+        assert context["paths"] == ["Subscription", "ClusterExtension", "PlatformOperator"], chosen
+        marked = [option.value for option in context["path_options"] if option.hint]
+        assert marked == ([] if "version" in chosen else ["PlatformOperator"]), chosen
 
 
 def test_the_form_has_the_breadcrumbs_of_the_package(writer: Client, package: Package) -> None:
