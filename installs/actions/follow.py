@@ -25,6 +25,7 @@ from installs.diagnosis.approvals import listing
 from installs.diagnosis.knowledge import finding_for
 from installs.methods.base import crds_with_objects
 from installs.models import Action, Component, Health, Operator
+from installs.models.steps import Delete
 from installs.queries.leftovers import PLATFORM_PREFIXES, SHARED_NAMESPACES
 from installs.queries.operators import has_installed_nothing
 from installs.state.full_sync import sync_cluster
@@ -195,14 +196,15 @@ def _settle(action: Action, *, is_current: bool) -> bool:
         finish(
             action,
             Action.State.SUCCEEDED,
-            f"{subscribed}; InstallPlan {plan} requires approval.",
+            f"{subscribed}; InstallPlan {plan} requires approval.{_replaced(action)}",
             code="needs-approval",
             hint="Review the contents of the InstallPlan, then approve it.",
         )
         return True
     installed = str(row.details.get("installed_csv") or row.bundle)
     is_upgrade = action.verb == Action.Verb.UPGRADE
-    text = f"{action.name} is installed."
+    version = f" {row.version}" if row.version else ""
+    text = f"{action.name}{version} is installed.{_replaced(action)}"
     if action.verb == Action.Verb.CONFIGURE:
         # The rows of a Subscription don't tell when OLM has updated its Deployments.
         text = f"The configuration of {action.name} is changed; its Deployments are updated now."
@@ -218,6 +220,14 @@ def _settle(action: Action, *, is_current: bool) -> bool:
         finish(action, Action.State.SUCCEEDED, f"{text} {_remaining_trouble([row])}".strip())
         return True
     return _settle_failure(action, row)
+
+
+def _replaced(action: Action) -> str:
+    """The sentence about the object of another install method that a migration removed."""
+    if action.verb != Action.Verb.INSTALL:
+        return ""
+    removed = [step.label for step in action.steps if step.verb == Delete.verb and not step.main]
+    return f" {listing(removed)} is removed." if removed else ""
 
 
 def _is_observed(action: Action, row: Operator) -> bool:

@@ -39,7 +39,7 @@ def test_an_operator_finds_a_package_installs_it_and_watches_it_become_healthy(n
     assert not loads  # the page followed by itself
 
     outcome = page.get_by_role("region", name="Outcome")
-    expect(outcome).to_contain_text("backup-demo is installed.")
+    expect(outcome).to_contain_text(re.compile(r"backup-demo [\d.]+ is installed\."))
     outcome.get_by_role("link", name="View operator backup-demo").click()
     happened = page.get_by_role("region", name="What happened")
     expect(happened).to_contain_text("Healthy")

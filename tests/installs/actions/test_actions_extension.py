@@ -68,7 +68,7 @@ def test_an_install_is_followed_until_the_chosen_version_is_installed(
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
     action = install(cluster, olivia, version="<2.0.0")
-    assert (action.state, action.outcome) == ("succeeded", f"{GOOD} is installed.")
+    assert (action.state, action.outcome) == ("succeeded", f"{GOOD} 1.8.1 is installed.")
     assert action.target == row().bundle == f"{GOOD}.v1.8.1"
     assert sandbox.store.get("Namespace", NAMESPACE) is not None
     assert sandbox.store.items("Deployment", NAMESPACE)[0]

@@ -83,7 +83,7 @@ def test_each_goes_into_a_namespace_of_its_own_with_its_service_account(
     batch = carried_out(reviewed, cluster, olivia)
     progress = progress_of(batch)
     assert progress.done == progress.total == len(GOOD)
-    assert outcomes(batch) == {name: f"{name} is installed." for name in GOOD}
+    assert outcomes(batch) == {name: f"{name} {GOOD[name]} is installed." for name in GOOD}
     for name in GOOD:
         row = Operator.objects.get(cluster=cluster, kind=CE, name=name)
         assert (row.health, row.version) == ("Healthy", GOOD[name])
@@ -98,7 +98,8 @@ def test_those_that_the_controller_refuses_say_why_and_hold_up_none_of_the_other
     monkeypatch.setattr(follow, "STALE_FAILURE", timedelta(seconds=1))
     batch = carried_out(items(cluster, olivia, *GOOD, *BAD), cluster, olivia)
     told = outcomes(batch)
-    assert {name for name in told if told[name] == f"{name} is installed."} == set(GOOD)
+    installed = {name for name in told if told[name] == f"{name} {GOOD.get(name)} is installed."}
+    assert installed == set(GOOD)
     assert "AllNamespaces" in told["fuse-console"]
     assert "CustomResourceDefinition" in told["eap"], told["eap"]
     assert progress_of(batch).done == len(GOOD) + len(BAD)
@@ -108,7 +109,7 @@ def test_one_namespace_for_all_is_made_once_and_shared(
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
     batch = carried_out(items(cluster, olivia, *GOOD, namespace="shared"), cluster, olivia)
-    assert set(outcomes(batch).values()) == {f"{name} is installed." for name in GOOD}
+    assert set(outcomes(batch).values()) == {f"{name} {GOOD[name]} is installed." for name in GOOD}
     assert applies(sandbox, "namespaces") == ["shared"]
     assert applies(sandbox, "serviceaccounts") == ["installer"]
     assert len(sandbox.store.items("Deployment", "shared")[0]) == len(GOOD)
