@@ -20,7 +20,7 @@ from installs.queries.providers import missing_api, provider_searches
 from installs.reports import object_yaml
 from installs.state.observation import details_of
 from olmweb.accounts.roles import AnyUser, may_act
-from olmweb.kube.resources import CATALOG_SOURCES, CLUSTER_CATALOGS
+from olmweb.kube.resources import CATALOG_SOURCES, CLUSTER_CATALOGS, INSTALL_PLANS
 
 STATE_ICONS = {
     "ok": "check-circle",
@@ -104,7 +104,8 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True)
 class ChainStep:
-    """One link of the chain as the page shows it; `open` shows its message at once."""
+    """One link of the chain as the page shows it; `open` shows its message at once. `is_next`: it
+    is of the version after the installed one."""
 
     link: ChainLink
     icon: str
@@ -116,6 +117,7 @@ class ChainStep:
     facts: list[Fact]
     open: bool
     has_yaml: bool  # the object can be read on its YAML page
+    is_next: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +158,20 @@ class ConditionTable:
 
 @dataclass(frozen=True, slots=True)
 class ResourceConflict:
-    """An object that an operator brings and that exists already, with its owner in words."""
+    """An object that an operator brings and that exists already, with its owner in words; `owning`
+    is the owner if it is an operator of the cluster."""
 
     resource: str
     owner: str
     operator: Operator
+    owning: Operator | None
 
 
-def resource_conflicts(operators: Iterable[Operator]) -> list[ResourceConflict]:
+def resource_conflicts(
+    operators: Iterable[Operator], owners: Mapping[tuple[int, str], Operator]
+) -> list[ResourceConflict]:
     """The conflict of each operator, by object; empty if a finding names no object, or none of them
-    an owner."""
+    an owner. `owners` are those of `conflict_owners`."""
     conflicts = []
     owned = False
     for row in operators:
@@ -177,7 +183,8 @@ def resource_conflicts(operators: Iterable[Operator]) -> list[ResourceConflict]:
         words = f"{facts.get('object_kind', '')} {name}".strip()
         namespace = facts.get("object_namespace")
         words += f" in {namespace}" if namespace else ""
-        conflicts.append(ResourceConflict(words, _owner_in_words(facts), row))
+        owning = owners.get((row.cluster_id, facts.get("owner", "")))
+        conflicts.append(ResourceConflict(words, _owner_in_words(facts), row, owning))
     return sorted(conflicts, key=lambda conflict: conflict.resource) if owned else []
 
 
@@ -241,6 +248,7 @@ def chain(
     }
     # A CSV without a Subscription is both: its component has the phase and the requirements.
     rows.setdefault(key_of(operator), operator)
+    installed = bool(details_of(operator).get("installed_csv"))
     shown = []
     for link in links:
         row = rows.get((link.kind, link.namespace, link.name))
@@ -255,6 +263,7 @@ def chain(
                 conditions=row.conditions if row else [],
                 facts=facts_of(row) if row else [],
                 open=link.first_broken,
+                is_next=link.kind == INSTALL_PLANS.kind and installed,
                 has_yaml=row is not None and link.kind in object_yaml.KINDS,
             )
         )

@@ -703,3 +703,21 @@ def test_hostile_texts_are_escaped(reader: Client, prod: Cluster) -> None:
     for path in ("/activity/", f"/activity/actions/{action.pk}"):
         page = assert_page(reader.get(path))
         assert "img" not in page.tags[page.tags.index("main") :]
+
+
+def test_the_title_of_an_action_follows_its_approvals_with_each_live_update(
+    client: Client, prod: Cluster, olivia: Any
+) -> None:
+    grafana, action = make_waiting_installation(prod)
+    client.force_login(olivia)
+    path = f"/activity/actions/{action.pk}"
+    shown = " ".join(client.get(path).content.decode().split())
+    assert '<span id="action-title">Install grafana' in shown
+    later = make_action(
+        prod, "install-1", verb="approve", path="InstallPlan", namespace=grafana.namespace,
+        target="grafana.v1.1.0", package=grafana.package, state="succeeded",
+    )  # fmt: skip
+    update = " ".join(client.get(path, {"rev": "old"}, headers=POLL).content.decode().split())
+    assert f"</div> <title>{later.title} · OLM Web</title>" in update
+    assert f'<span id="action-title" hx-swap-oob="true">{later.title}</span>' in update
+    assert "<title>Approve" in client.get(path).content.decode()
