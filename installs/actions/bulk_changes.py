@@ -22,7 +22,7 @@ from installs.actions.plan_changes import plan_approve
 from installs.actions.removal import plan_remove
 from installs.actions.retry import plan_retry
 from installs.diagnosis.knowledge import Finding, by_id
-from installs.methods import METHODS
+from installs.methods import AUTOMATIC, METHODS
 from installs.models import NEEDS_ATTENTION, Action, Health, Operator
 from installs.models.steps import Delete
 from installs.queries.lookup import NO_NAMESPACE, get_install_plan
@@ -117,8 +117,11 @@ def cluster_of(operators: Sequence[Operator]) -> Cluster:
     return next(iter(clusters.values()))
 
 
-def changes_for(finding: Finding | None, kind: str) -> tuple[BulkChange, ...]:
-    """The changes that the remedy of this cause names for operators of this kind."""
+def changes_for(
+    finding: Finding | None, kind: str, remedies: Sequence[Sequence[str]] = ()
+) -> tuple[BulkChange, ...]:
+    """The changes that the remedy of this cause names for operators of this kind. `remedies` are
+    the templates of the remedies of its operators, where those depend on their facts."""
     if finding is None or kind not in METHODS:
         return ()
     changes = []
@@ -128,10 +131,10 @@ def changes_for(finding: Finding | None, kind: str) -> tuple[BulkChange, ...]:
         and by_id()[finding.id].installs_nothing
     ):
         changes.append(BulkChange.MIGRATE)
+    if any(step in _DELETE for steps in (finding.remedy_templates, *remedies) for step in steps):
+        changes.append(BulkChange.REMOVE)
     if finding.retryable:
         changes.append(BulkChange.RETRY)
-    if any(step in _DELETE for step in finding.remedy_templates):
-        changes.append(BulkChange.REMOVE)
     return tuple(changes)
 
 
@@ -178,19 +181,36 @@ def candidates(
 def _hindrance(change: BulkChange, operator: Operator) -> str:
     if operator.kind not in METHODS:
         return f"OLM Web does not change objects of the kind {operator.kind}."
-    if change == BulkChange.MIGRATE and change not in changes_for(
-        finding_of(operator), operator.kind
-    ):
-        return (
-            "Only a PlatformOperator that failed before it installed anything, and whose remedy "
-            "names another install method, can be migrated to a Subscription."
-        )
+    if change == BulkChange.MIGRATE:
+        return _migration_hindrance(operator)
     waits = operator.health == Health.NEEDS_APPROVAL
     if change == BulkChange.APPROVE and not (waits and _plan_of(operator)[1]):
-        return "No InstallPlan requires approval."
+        return "None of its InstallPlans requires approval."
     if change == BulkChange.RETRY and (waits or operator.health not in NEEDS_ATTENTION):
         return "It did not fail."
     return ""
+
+
+def possible_changes(operator: Operator) -> tuple[BulkChange, ...]:
+    """The changes that nothing in the row of the operator is against; no query."""
+    return tuple(change for change in BulkChange if not _hindrance(change, operator))
+
+
+def _migration_hindrance(operator: Operator) -> str:
+    """The conditions of a migration that the operator does not meet."""
+    if operator.kind != InstallMethod.PLATFORM_OPERATOR:
+        return f"It is a {operator.kind}. Only a PlatformOperator can be migrated."
+    if operator.health not in NEEDS_ATTENTION:
+        return "It did not fail. Only a PlatformOperator that failed can be migrated."
+    finding = finding_of(operator)
+    if finding is None:
+        return "The cause of its failure is not known, so it may have created objects."
+    unmet = []
+    if SUBSCRIPTION not in finding.instead:
+        unmet.append(f"The remedy of its cause ({finding.title}) does not name a Subscription.")
+    if not by_id()[finding.id].installs_nothing:
+        unmet.append("It may have created objects before it failed.")
+    return " ".join(unmet)
 
 
 def _plan_of(operator: Operator) -> tuple[str, str]:
@@ -245,11 +265,19 @@ def _offers(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, BulkCa
 # --- plans --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class BulkOptions:
+    """`only`: the dry run of an approval refuses an InstallPlan that carries more than the
+    operator's next version. `approval` is that of the updates of new Subscriptions."""
+
+    only: bool = False
+    approval: str = AUTOMATIC
+
+
 def plan_items(
-    change: BulkChange, chosen: Iterable[OperatorItem], *, only: bool = False
+    change: BulkChange, chosen: Iterable[OperatorItem], options: BulkOptions
 ) -> list[OperatorItem]:
-    """The operators with a plan each, or the reason against it. `only`: the dry run refuses an
-    InstallPlan that carries more than the operator's next version."""
+    """The operators with a plan each, or the reason against it."""
     planned = []
     for row in chosen:
         candidate = row.item.candidate
@@ -257,22 +285,22 @@ def plan_items(
             item = Item(candidate, problem=candidate.hindrance)
         else:
             try:
-                item = Item(candidate, _plan(change, row, only=only))
+                item = Item(candidate, _plan(change, row, options))
             except OlmwebError as error:
                 item = Item(candidate, problem=error.message, hint=error.hint)
         planned.append(replace(row, item=item))
     return planned
 
 
-def _plan(change: BulkChange, row: OperatorItem, *, only: bool) -> Plan:
+def _plan(change: BulkChange, row: OperatorItem, options: BulkOptions) -> Plan:
     operator, package = row.operator, row.item.candidate.package
     if change == BulkChange.RETRY:
         return plan_retry(operator)
     if change == BulkChange.APPROVE:
         cluster = operator.cluster
         install_plan = get_install_plan(cluster.name, *_plan_of(operator))
-        version = str(details_of(operator).get("current_csv") or "") if only else ""
-        if only and not version:
+        version = str(details_of(operator).get("current_csv") or "") if options.only else ""
+        if options.only and not version:
             raise OlmwebError(
                 f"The next version of {operator.name} is not known.",
                 code="no-version",
@@ -282,13 +310,13 @@ def _plan(change: BulkChange, row: OperatorItem, *, only: bool) -> Plan:
         return plan_approve(cluster, install_plan, version)
     if change == BulkChange.REMOVE or row.replaced_by or package is None:
         return plan_remove(operator)
-    return plan_migration(operator, package)
+    return plan_migration(operator, package, options.approval)
 
 
-def plan_migration(operator: Operator, package: Package) -> Plan:
-    """The install of the package as a Subscription, and then the deletion of the PlatformOperator,
-    which has installed nothing. Raises OlmwebError as plan_install."""
-    plan = plan_install(operator.cluster, package, "", SUBSCRIPTION)
+def plan_migration(operator: Operator, package: Package, approval: str = AUTOMATIC) -> Plan:
+    """The install of the package as a Subscription with this update approval, and then the deletion
+    of the PlatformOperator, which has installed nothing. Raises OlmwebError as plan_install."""
+    plan = plan_install(operator.cluster, package, "", SUBSCRIPTION, {"approval": approval})
     deletion = Delete(operator.kind, operator.namespace, operator.name, operator.uid)
     own = f"{operator.kind} {operator.name} "
     return replace(
@@ -303,7 +331,7 @@ def plan_migration(operator: Operator, package: Package) -> Plan:
     )
 
 
-def hash_of(change: BulkChange, cluster: Cluster, keys: Iterable[str], *, only: bool) -> str:
-    """A hash of the change and its operators; `only` as in plan_items."""
-    content = [change, cluster.pk, sorted(keys), only]
+def hash_of(change: BulkChange, cluster: Cluster, keys: Iterable[str], options: BulkOptions) -> str:
+    """A hash of the change, its operators and options."""
+    content = [change, cluster.pk, sorted(keys), options.only, options.approval]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Count, F, Max, Model, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
 from installs.models import NEEDS_ATTENTION, Action, ActionBatch, InstallRequest, Operator
@@ -229,6 +230,11 @@ class Progress:
     def under_way(self) -> int:
         return self.open - self.waiting
 
+    def ended_within(self, period: timedelta) -> bool:
+        """Whether the last of its actions ended less than this time ago."""
+        times = [row.finished_at for row in self.rows if row.finished_at]
+        return bool(times) and timezone.now() - max(times) < period
+
     @property
     def ends(self) -> list[tuple[str, int]]:
         """(state, how many) of those that have ended, in the order of Action.State."""
@@ -247,6 +253,7 @@ class Progress:
         packages = {row.package for row in self.rows} - {""}
         rows = Operator.objects.filter(cluster=self.batch.cluster_id, package__in=packages)
         rows = rows.filter(health__in=NEEDS_ATTENTION).select_related("cluster")
+        rows = rows.only("cluster__name", "kind", "namespace", "name")
         return rows.order_by("name", "kind", "namespace")
 
 

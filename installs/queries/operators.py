@@ -107,10 +107,12 @@ class CauseTarget:
 @dataclass(frozen=True, slots=True)
 class CauseRemedy:
     """What to do about a cause for those of its operators that `names` lists. A step has a line for
-    each of them where their facts or names differ."""
+    each of them where their facts or names differ; `templates` are the steps before names and facts
+    are filled in."""
 
     names: tuple[str, ...]
     steps: tuple[str, ...]
+    templates: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +298,25 @@ def _read_packages(ids: Collection[int]) -> dict[int, frozenset[str]]:
 _PACKAGES = PerRevision(_read_packages)
 
 
+def conflict_owners(causes: Iterable[CauseGroup]) -> dict[tuple[int, str], Operator]:
+    """(cluster id, name) -> the operator that owns an object which the operators of a cause bring,
+    too; a query if a finding names an owner."""
+    wanted = {
+        (row.cluster_id, str(row.facts["owner"]))
+        for cause in causes
+        for row in cause.operators
+        if row.facts.get("owner")
+    }
+    if not wanted:
+        return {}
+    rows = Operator.objects.filter(
+        cluster__in={cluster for cluster, _ in wanted}, name__in={name for _, name in wanted}
+    )
+    rows = rows.select_related("cluster").only("cluster__name", "kind", "namespace", "name")
+    owners = {(row.cluster_id, row.name): row for row in rows.order_by("pk")}
+    return {key: row for key, row in owners.items() if key in wanted}
+
+
 def _members(pks: Collection[int]) -> list[Operator]:
     """These operators with their cluster, by name; one query."""
     rows = Operator.objects.filter(pk__in=pks).select_related("cluster")
@@ -446,8 +467,9 @@ def cause_remedies(
                 "\n".join(dict.fromkeys(step))
                 for step in zip(*(steps for _, steps in group), strict=True)
             ),
+            key[0],
         )
-        for group in alike.values()
+        for key, group in alike.items()
     ]
     return tuple(sorted(remedies, key=lambda remedy: -len(remedy.names)))
 

@@ -5,6 +5,7 @@ place.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import messages
@@ -21,8 +22,11 @@ from installs.actions.bulk import CAP, SHARED, BulkCandidate, Item, Selection
 from installs.actions.plan import known_fields, served_version
 from installs.facts.configuration import read_values
 from installs.methods.configuration_fields import offered_fields
+from installs.models import Action
 from installs.queries.activity import progress_of
 from installs.queries.lookup import get_batch
+from installs.readiness import Weight, readiness
+from installs.readiness.request import verdict as readiness_verdict
 from installs.views.forms import (
     METHODS,
     ConfigurationForm,
@@ -39,6 +43,8 @@ from olmweb.web.forms import ValueField
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
 FOLLOW_SECONDS = 2.0
+ATTENTION_SHOWN = 10  # operators
+FOLLOW_ON = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,18 +257,36 @@ def _review(request: HttpRequest, query: BatchQuery, context: dict[str, Any]) ->
 @require_safe
 @sign_in_required()
 def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
-    """A bulk install: the state of each action and the left-out packages; live until all ended."""
+    """A bulk install: the state of each action and the left-out packages; live until all ended.
+
+    A bulk change also says whether the cluster update is blocked after it, and stays live for
+    FOLLOW_ON, as the ClusterOperators follow the operators.
+    """
     progress = progress_of(get_batch(id))
     states = [(row.pk, row.state, row.begun_at, row.finished_at) for row in progress.rows]
-    token = revision_token(states, progress.batch.stopped_at, cluster_revision(request))
+    changes = progress.batch.verb != Action.Verb.INSTALL
+    final = not (progress.open or (changes and progress.ended_within(FOLLOW_ON)))
+    token = revision_token(states, progress.batch.stopped_at, final, cluster_revision(request))
     if (answer := unchanged(request, token)) is not None:
         return answer
     allowed, why_not = may_act(request.user)
+    succeeded = progress.counts.get(Action.State.SUCCEEDED, 0)
+    report = None
+    if changes and succeeded and not progress.open:
+        (report,) = readiness([progress.batch.cluster])
+    needing = progress.needing_attention()
+    attention_count = 0 if progress.open else needing.count()
+    is_known = report is not None and report.following
     context = {
-        "attention": [] if progress.open else list(progress.needing_attention()),
+        "attention": list(needing[:ATTENTION_SHOWN]) if attention_count else [],
+        "attention_count": attention_count,
+        "attention_more": attention_count - ATTENTION_SHOWN,
         "batch": progress.batch,
         "progress": progress,
-        "final": not progress.open,
+        "ended": not progress.open,
+        "final": final,
+        "readiness": readiness_verdict(report) if report and is_known else "",
+        "not_blocked": report is not None and not report.counts[Weight.BLOCKS],
         "may_stop": allowed,
         "why_not": why_not,
         "seconds": FOLLOW_SECONDS,
@@ -272,8 +296,8 @@ def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
         "installs/batch.html",
         context,
         token=token,
-        topics=("actions", cluster_topic(request)),
-        final=not progress.open,
+        topics=("actions", "minute", cluster_topic(request)),
+        final=final,
     )
 
 

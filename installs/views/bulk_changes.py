@@ -3,27 +3,30 @@
 A GET sends no request to a cluster. The form works without JavaScript; htmx swaps it in place.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from installs.actions import bulk, bulk_changes, record
 from installs.actions.bulk import CAP, Item
-from installs.actions.bulk_changes import BulkChange, OperatorItem, cluster_of
+from installs.actions.bulk_changes import BulkChange, BulkOptions, OperatorItem, cluster_of
 from installs.actions.refusals import CARRIES_MORE
 from installs.diagnosis.knowledge import Finding
-from installs.models import NEEDS_ATTENTION, Action
+from installs.methods import AUTOMATIC
+from installs.models import NEEDS_ATTENTION, Action, Operator
 from installs.models.steps import Delete, Step
+from installs.presenters.diagnosis import resource_conflicts
 from installs.queries import operators as queries
 from installs.queries.operator_index import CauseFacts
 from installs.queries.operators import OperatorFilters, cause_title
 from installs.views.forms import (
+    APPROVALS,
     CHANGED,
     METHODS,
     UNSURE,
@@ -32,7 +35,7 @@ from installs.views.forms import (
     refusals_shown,
     show_form,
 )
-from installs.views.operators import OperatorsForm
+from installs.views.operators import OperatorsForm, list_query
 from olmweb.accounts.roles import person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.kube.resources import NAMESPACES, OPERATOR_GROUPS
@@ -40,6 +43,7 @@ from olmweb.models import Cluster
 from olmweb.web.addresses import address
 from olmweb.web.context import clusters
 
+_LIST_LIMIT = 2000  # characters of the query of a list
 VERBS = {
     BulkChange.MIGRATE: "Migrate",
     BulkChange.APPROVE: "Approve",
@@ -54,13 +58,20 @@ NEXT_STEPS = {
 
 
 def next_step(
-    finding: Finding | None, targets: Iterable[tuple[str, str]], **params: str
+    finding: Finding | None,
+    targets: Iterable[tuple[str, str]],
+    operators: Sequence[Operator],
+    **params: str,
 ) -> tuple[str, str]:
-    """(words, address) of the first bulk change that the remedy of a cause names for its operators,
-    by the (cluster, kind) of `targets`; empty ones without such a change."""
+    """(words, address) of the first bulk change that the remedy of a cause names for its
+    `operators`, by the (cluster, kind) of `targets`; empty ones without such a change. Of two that
+    bring the same object a person decides which one stays: the page of causes has both."""
     for cluster, kind in targets:
         for change in bulk_changes.changes_for(finding, kind):
             query = {"cluster": cluster, "kind": kind, "finding": finding.id if finding else ""}
+            if finding and resource_conflicts(operators, {}):
+                listed = f"{address('installs:operators')}?{urlencode({'view': 'cause', **query})}"
+                return "Remove one of each two", f"{listed}#cause-{finding.id}"
             query |= {"change": change, **params}
             return NEXT_STEPS[change], f"{address('installs:bulk-change')}?{urlencode(query)}"
     return "", ""
@@ -80,7 +91,9 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
     if params.get("selection"):
         addresses = addresses or [""]
     context: dict[str, Any] = {"key": form_key(request), "cap": CAP, "filters": filters.chosen()}
-    context["back"] = f"{reverse('installs:operators')}?view=cause"
+    came_from = QueryDict(params.get("list", "")[:_LIST_LIMIT])
+    context["list"] = came_from.urlencode()
+    context["back"] = f"{reverse('installs:operators')}?{list_query(came_from) or 'view=cause'}"
     if params.get("from") == "overview":
         context["came_from"] = "overview"
         context["cancel"] = f"{reverse('overview')}?{urlencode({'cluster': values['cluster']})}"
@@ -93,8 +106,12 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
         return show_form(request, "bulk_change", context, failed=is_post)
     context |= {"change": change, "verb_word": VERBS[change], "cluster": cluster}
     picked = frozenset(params.getlist("pick"))
-    context["only"] = only = change == BulkChange.APPROVE and params.get("only") == "yes"
-    hashed = bulk_changes.hash_of(change, cluster, picked, only=only)
+    options = BulkOptions(
+        only=change == BulkChange.APPROVE and params.get("only") == "yes",
+        approval=params.get("approval") or AUTOMATIC,
+    )
+    context |= {"options": options, "approvals": APPROVALS}
+    hashed = bulk_changes.hash_of(change, cluster, picked, options)
     if params.get("step") == "confirm" and (
         earlier := bulk.earlier_batch(request.user, context["key"], hashed)
     ):
@@ -107,8 +124,9 @@ def bulk_change(request: HttpRequest) -> HttpResponse:
         context["cause"] = cause_title(finding, filters.reason, facts)
     else:
         operators, total = selected, len(selected)
-        context["back"] = f"{reverse('installs:operators')}?view=all"
         context["addresses"] = [bulk_changes.address_of(row) for row in selected]
+        query = list_query(came_from or QueryDict("view=all"), context["addresses"])
+        context["back"] = f"{reverse('installs:operators')}?{query}"
     rows = bulk_changes.candidates(change, cluster, operators)
     ticked = picked if is_post else frozenset(row.key for row in rows if row.by_default)
     context |= _shown(rows, ticked, total=total) | {"kind": filters.kind}
@@ -165,6 +183,7 @@ def _shown(rows: list[OperatorItem], ticked: frozenset[str], total: int) -> dict
     return {
         "rows": shown,
         "ticked_count": len(ticked_rows),
+        "possible_count": sum(row.possible for row in rows),
         "replaced_count": replaced,
         "migrated_count": len(ticked_rows) - replaced,
         "total": total,
@@ -218,7 +237,7 @@ def _review(
     chosen = [row for row in rows if row.key in picked]
     if not chosen:
         raise BadRequest("Select at least one operator.", code="none-selected")
-    planned = bulk_changes.plan_items(change, chosen, only=context["only"])
+    planned = bulk_changes.plan_items(change, chosen, context["options"])
     purpose = f"bulk-{change}"
     if confirming:
         plans = [row.item.plan for row in planned if row.item.plan is not None]

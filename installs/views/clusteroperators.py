@@ -146,4 +146,4 @@ def _next_step(row: ClusterOperator, group: queries.MemberGroup) -> tuple[str, s
     """Words and address of the next step for these members, as on the overview."""
     operators = [member.operator for member in group.members if member.operator]
     finding = finding_of(operators[0]) if operators else None
-    return next_step(finding, [(row.cluster.name, "PlatformOperator")])
+    return next_step(finding, [(row.cluster.name, "PlatformOperator")], operators)

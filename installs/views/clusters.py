@@ -170,6 +170,7 @@ def _with_changes(
             *next_step(
                 cause.finding,
                 [(target.cluster, target.kind) for target in cause.targets if offered],
+                cause.operators,
                 **{"from": "overview"},
             ),
         )

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
@@ -20,7 +20,12 @@ from catalogs.models import Catalog
 from catalogs.views.presenters import icon_url
 from installs.actions import buttons
 from installs.actions.alternatives import catalogs_beside
-from installs.actions.bulk_changes import BulkChange, address_of, changes_for
+from installs.actions.bulk_changes import (
+    BulkChange,
+    address_of,
+    changes_for,
+    possible_changes,
+)
 from installs.actions.configuration import is_configurable
 from installs.actions.plan_changes import progress_of
 from installs.methods import METHODS
@@ -91,11 +96,16 @@ CHANGE_WORDS = {  # the count and the kind; plural by an s at the end
     BulkChange.RETRY: "Retry {0} {1}",
     BulkChange.REMOVE: "Remove {0} {1}",
 }
-SELECTED_CHANGES = (
-    (BulkChange.APPROVE, "Approve"),
-    (BulkChange.RETRY, "Retry"),
-    (BulkChange.MIGRATE, "Migrate to Subscription"),
-    (BulkChange.REMOVE, "Remove"),
+SELECTED_CHANGES = (  # each with its words, and those for a selection that does not allow it
+    (BulkChange.APPROVE, "Approve", "none of the selected operators requires approval."),
+    (BulkChange.RETRY, "Retry", "none of the selected operators failed."),
+    (
+        BulkChange.MIGRATE,
+        "Migrate to Subscription",
+        "none of the selected operators is a PlatformOperator that failed before it installed "
+        "anything and whose remedy names a Subscription.",
+    ),
+    (BulkChange.REMOVE, "Remove", "OLM Web can't remove any of the selected operators."),
 )
 VIEWS = ("cause", "all")
 FILTER_WORDS = {
@@ -377,12 +387,14 @@ def _export_rows(operators: Sequence[Operator]) -> list[ExportRow]:
 @dataclass(frozen=True, slots=True)
 class Row:
     """A row of the table: its line, the address of its page, of its icon (empty without one), and
-    its menu, words to address. A row with a menu can be selected."""
+    its menu, words to address. A row with a menu can be selected for `changes`."""
 
     line: OperatorLine
     url: str
     icon_url: str
     menu: dict[str, str]
+    ticked: bool = False
+    changes: tuple[BulkChange, ...] = ()
 
     @property
     def address(self) -> str:
@@ -396,6 +408,7 @@ def _rows(request: HttpRequest, operators: Sequence[Operator]) -> list[Row]:
     lines = operator_lines(operators)
     acts, _why_not = may_act(request.user)
     refused = buttons.refused_verbs(request.user, operators) if acts else {}
+    ticked = frozenset(request.GET.getlist("operator"))
     rows = []
     for line in lines:
         row = line.operator
@@ -410,7 +423,9 @@ def _rows(request: HttpRequest, operators: Sequence[Operator]) -> list[Row]:
                 for verb, target in _actions(row, url).items()
                 if verb not in off
             }
-        rows.append(Row(line, url, icon_url(line.icon) if line.icon else "", menu))
+        icon = icon_url(line.icon) if line.icon else ""
+        changes = possible_changes(row) if menu else ()
+        rows.append(Row(line, url, icon, menu, address_of(row) in ticked, changes))
     return rows
 
 
@@ -468,13 +483,14 @@ def operator_list(request: HttpRequest) -> HttpResponse:
         names = queries.NAMES_OF_SEVERAL if several else queries.NAMES_SHOWN
         remedies = names if several else queries.REMEDIES_SHOWN
         causes = queries.causes(clusters(request), filters, names=names, remedies=remedies)
+        owners = queries.conflict_owners(causes)
         blocks = [
             (
                 cause,
                 [(listed(remedy.names), remedy_steps(remedy.steps)) for remedy in cause.remedies],
                 _bulk_links(cause, filters, removed),
                 len(cause.clusters) - CHANGED_CLUSTERS,
-                resource_conflicts(cause.operators),
+                resource_conflicts(cause.operators, owners),
                 *_not_migrated(cause),
             )
             for cause in causes
@@ -496,11 +512,22 @@ def operator_list(request: HttpRequest) -> HttpResponse:
             "rows": rows,
             "menus": any(row.menu for row in rows),
             "bulk_changes": SELECTED_CHANGES,
+            "list_query": list_query(request.GET),
             "total": total,
         }
     return render_live(
         request, "installs/operators.html", context, token=token, topics=("clusters",)
     )
+
+
+def list_query(params: QueryDict, ticked: Sequence[str] = ()) -> str:
+    """The query of the list with these filters, its page and the operators of the addresses
+    ticked."""
+    query = params.copy()
+    for name in ("rev", "operator"):
+        query.pop(name, None)
+    query.setlist("operator", list(ticked))
+    return query.urlencode()
 
 
 def _bulk_links(
@@ -515,7 +542,8 @@ def _bulk_links(
     for target in cause.targets:
         if target.cluster not in first or target.cluster in removed:
             continue
-        for change in changes_for(cause.finding, target.kind):
+        remedies = [remedy.templates for remedy in cause.remedies]
+        for change in changes_for(cause.finding, target.kind, remedies):
             count = target.migratable if change == BulkChange.MIGRATE else target.count
             if not count:
                 continue
@@ -524,8 +552,10 @@ def _bulk_links(
             if change == BulkChange.MIGRATE and target.replaced:
                 words += f", remove {target.replaced}"
             words += f" on {target.cluster}" if several else ""
-            chosen = dict(filters.chosen()) | {"cluster": target.cluster, "kind": target.kind}
-            query = urlencode(chosen | {"finding": cause.id, "change": change})
+            chosen = dict(filters.chosen())
+            came_from = {"list": urlencode({"view": "cause", **chosen})} if chosen else {}
+            chosen |= {"cluster": target.cluster, "kind": target.kind}
+            query = urlencode(chosen | {"finding": cause.id, "change": change} | came_from)
             links.append((words, f"{address('installs:bulk-change')}?{query}", change))
     return links
 

@@ -320,15 +320,16 @@ def columns(*names: str) -> dict[str, Any]:
 
 
 @register.inclusion_tag("_table_head.html", takes_context=True)
-def table_head(context: dict[str, Any], table: TableView) -> dict[str, Any]:
+def table_head(context: dict[str, Any], table: TableView, selects: str = "") -> dict[str, Any]:
     """The head of a table whose columns sort: `?sort=name`, then `?sort=-name`. A column of row
-    menus belongs to the template."""
+    menus belongs to the template. `selects` is the id of the form of the boxes of all rows, which
+    a box in the first column ticks."""
     heads = []
     for column, direction in table.heads():
         target = f"-{column.name}" if direction == "ascending" else column.name
         arrow = {"ascending": "sort-up", "descending": "sort-down"}.get(direction, "sort")
         heads.append((column, direction, query(context, sort=target), arrow))
-    return {"heads": heads}
+    return {"heads": heads, "selects": selects}
 
 
 @register.simple_tag

@@ -26,6 +26,7 @@ OPENED_FILTERED = "This list opened with the filters that you used last."
 _NO_FILTERS = ("sort", "view", "columns")
 _WHOLE_LISTS = (("show", "actions"), ("show", "syncs"), ("show", "all"))
 _SAME_VISIT = 600  # seconds after which the filters of a list may be forgotten
+_NOT_REMEMBERED = ("page", "operator")  # what is looked at and ticked
 VIEW_LIMIT = 2000  # characters of a query string that is remembered
 CLEAR = "filters"
 CLEARED = f"{CLEAR}=none"  # query that shows a list without filters, and forgets the view
@@ -79,8 +80,9 @@ class TimeZoneMiddleware:
 
 def remember_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Leads a signed-in person who opens the list without a query to the view that they used last:
-    its filters, sort and columns, but not its page; a message says that it is filtered unless they
-    saw it a few minutes ago. A query is taken as it is, and remembered if the view accepts it."""
+    its filters, sort and columns, but not its page and ticks; a message says that it is filtered
+    unless they saw it a few minutes ago. A query is taken as it is, and remembered if the view
+    accepts it."""
 
     @wraps(view)
     def wrapped(request: HttpRequest) -> HttpResponseBase:
@@ -128,7 +130,8 @@ def _view_cookie(request: HttpRequest) -> str:
 
 
 def _store_view(request: HttpRequest, response: HttpResponseBase, account: int) -> None:
-    params = {name: values for name, values in request.GET.lists() if name != "page"}
+    lists = request.GET.lists()
+    params = {name: values for name, values in lists if name not in _NOT_REMEMBERED}
     query = urlencode({name: values for name, values in params.items() if any(values)}, doseq=True)
     if not query or len(query) > VIEW_LIMIT:
         response.delete_cookie(_view_cookie(request), path=request.path)

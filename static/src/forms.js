@@ -51,14 +51,37 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (edited && form.isConnected && form.querySelector("[data-edit]")) disableConfirm(form);
 });
 
-// The buttons of a form [data-ticks] act on ticked rows, which may be anywhere on the page.
+// The buttons of a form [data-ticks] act on ticked rows, whose boxes have that name and may be
+// anywhere on the page. A row may list the values of the buttons that it allows; a button that no
+// ticked row allows says why.
+function rowsOf(form) {
+  const boxes = [...form.elements].filter((field) => field.name === form.dataset.ticks);
+  return boxes.filter((box) => !box.disabled);
+}
+
 function followTicks() {
   for (const form of document.querySelectorAll("form[data-ticks]")) {
-    const fields = [...form.elements];
-    const ticked = fields.some((field) => field.type === "checkbox" && field.checked);
-    for (const field of fields) if (field.type === "submit") field.disabled = !ticked;
+    const rows = rowsOf(form);
+    const ticked = rows.filter((field) => field.checked);
+    for (const button of form.querySelectorAll("button[type=submit]")) {
+      const allowed = ticked.some(
+        ({ dataset }) => dataset.allows?.split(" ").includes(button.value) ?? true,
+      );
+      button.disabled = !allowed;
+      const reason = document.getElementById(button.getAttribute("aria-describedby"));
+      if (reason) reason.hidden = allowed || !ticked.length;
+    }
+    const all = document.querySelector(`[data-tick-all="${form.id}"]`);
+    if (!all) continue;
+    all.checked = ticked.length === rows.length;
+    all.indeterminate = ticked.length > 0 && !all.checked;
   }
 }
+
+document.addEventListener("change", ({ target }) => {
+  const form = document.getElementById(target.dataset.tickAll);
+  if (form) for (const field of rowsOf(form)) field.checked = target.checked;
+});
 
 for (const event of ["change", "htmx:afterSettle", "htmx:historyRestore"]) {
   document.addEventListener(event, followTicks);

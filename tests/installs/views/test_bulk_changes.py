@@ -1,13 +1,18 @@
 """One change for all operators of a cause: buttons, review, one confirmation, an action each."""
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from django.utils.html import escape
 
 from catalogs.models import Bundle, Catalog
-from installs.actions import execute
+from installs.actions import execute, follow
 from installs.actions.bulk_changes import BulkChange, changes_for
 from installs.diagnosis.knowledge import finding_for, knowledge
 from installs.models import Action, ActionBatch, Operator
@@ -215,7 +220,7 @@ def test_one_confirmation_also_deletes_the_operator_whose_package_has_a_subscrip
     Operator.objects.filter(package="acme").delete()
     Operator.objects.filter(name="brisk").delete()
     page = assert_page(writer.get(f"/activity/bulk-installs/{batch.pk}"))
-    assert "1 operator of these packages needs attention: brisk-sub View remaining" in page.text
+    assert "1 operator of these packages needs attention: brisk-sub" in page.text
     assert "/operators/?cluster=prod&view=cause" in page.links
 
 
@@ -321,7 +326,7 @@ def test_a_review_names_the_cause_and_the_update_approval_of_new_subscriptions(
     writer: Client, failing: Cluster, sandbox: Sandbox
 ) -> None:
     cause = "on prod, cause: AllNamespaces install mode required by PlatformOperator"
-    approval = "The new Subscriptions get update approval Automatic ( installPlanApproval )"
+    approval = "Update approval of the new Subscriptions"
     page = assert_page(writer.get(URL, {**OF, "change": "migrate"}))
     assert cause in page.text
     assert approval in page.text
@@ -334,6 +339,26 @@ def test_a_review_names_the_cause_and_the_update_approval_of_new_subscriptions(
     (plan,) = (entry["row"].item.plan for entry in response.context["rows"] if entry["ticked"])
     assert "installPlanApproval: Automatic" in plan.yaml
     assert approval not in assert_page(review(writer, "remove", "acme")).text
+
+
+def test_a_migration_can_leave_updates_to_approvals(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    chosen = form("migrate", "acme", step="review", approval="Manual")
+    response = writer.post(URL, chosen)
+    (plan,) = (entry["row"].item.plan for entry in response.context["rows"] if entry["ticked"])
+    assert "installPlanApproval: Manual" in plan.yaml
+    assert 'value="Manual" aria-describedby="field-approval-Manual-hint" checked' in " ".join(
+        response.content.decode().split()
+    )
+    switched = confirmation(response, "migrate", "acme", approval="Automatic")
+    assert "Form changed, nothing applied." in assert_page(writer.post(URL, switched), 422).text
+    writer.post(URL, confirmation(response, "migrate", "acme", approval="Manual"))
+    (action,) = Action.objects.all()
+    (apply,) = (step for step in action.steps if isinstance(step, Apply) and step.main)
+    assert apply.manifest["spec"]["installPlanApproval"] == "Manual"
+    refused = assert_page(writer.post(URL, chosen | {"approval": "Never"}), 422)
+    assert "The approval is Automatic or Manual." in refused.text
 
 
 def test_a_migration_deletes_the_platformoperator_after_its_subscription_is_created(
@@ -357,6 +382,23 @@ def test_a_migration_deletes_the_platformoperator_after_its_subscription_is_crea
         cluster.get(SUBSCRIPTIONS, "v1alpha1", "acme", "acme")
         with pytest.raises(NotFound):
             cluster.get(PLATFORM_OPERATORS, "v1alpha1", "acme")
+    subscription = make_operator(
+        cluster=failing, kind="Subscription", namespace="acme", name="acme", version="1.2.0",
+        uid=action.object_uid, generation=action.object_generation,
+    )  # fmt: skip
+    outcomes = []
+    for health in ("NeedsApproval", "Healthy"):
+        Operator.objects.filter(pk=subscription.pk).update(
+            health=health, details={"plan": "install-1"}
+        )
+        Action.objects.update(state="applied")
+        assert follow._settle(Action.objects.get(), is_current=True)
+        outcomes.append(Action.objects.get().outcome)
+    assert outcomes == [
+        "acme is subscribed; InstallPlan install-1 requires approval. "
+        "PlatformOperator acme is removed.",
+        "acme 1.2.0 is installed. PlatformOperator acme is removed.",
+    ]
 
 
 def test_a_second_confirmation_makes_no_second_actions(
@@ -420,6 +462,30 @@ def test_changes_are_those_that_the_remedy_names() -> None:
     assert not changes_for(None, "PlatformOperator")
 
 
+@pytest.mark.parametrize(("verb", "shown"), [("remove", True), ("install", False)])
+def test_the_outcome_of_a_bulk_change_says_what_blocks_the_cluster_update(
+    writer: Client, failing: Cluster, verb: str, shown: bool
+) -> None:
+    failing.kinds["ClusterVersion"] = SERVED
+    failing.version = "4.16.3"
+    failing.save()
+    make_component(
+        cluster=failing, kind="ClusterVersion", name="version", details={"version": "4.16.3"}
+    )
+    batch = ActionBatch.objects.create(cluster=failing, verb=verb, idempotency_key="1")
+    action = make_action(failing, "acme", verb="remove", state="applied", batch=batch)
+    path = f"/activity/bulk-installs/{batch.pk}"
+    assert "OpenShift 4.17" not in assert_page(writer.get(path)).text
+    Action.objects.update(state="succeeded", finished_at=timezone.now())
+    response = writer.get(path)
+    page = assert_page(response)
+    assert ("OpenShift 4.17" in page.text) == shown
+    assert ("/readiness/?cluster=prod" in page.links) == shown
+    assert response.context["final"] == (not shown), "ClusterOperators follow within a minute"
+    Action.objects.filter(pk=action.pk).update(finished_at=timezone.now() - timedelta(minutes=2))
+    assert writer.get(path).context["final"]
+
+
 # --- selected rows of the list -------------------------------------------------------------------
 
 
@@ -457,6 +523,65 @@ def test_the_list_sends_its_selection(writer: Client, operators: list[Operator])
     chosen = writer.get(URL, selection("remove", *operators))
     assert ticks(chosen) == {"collision": True, "fine": True, "mode": True}
     assert "Remove 3 operators" in assert_page(chosen).text
+
+
+def test_a_row_lists_the_changes_that_it_allows(writer: Client, operators: list[Operator]) -> None:
+    prod = operators[0].cluster
+    waiting = make_pending_approval(prod)
+    rows = writer.get("/operators/", {"view": "all"}).context["rows"]
+    assert {row.line.operator.name: set(map(str, row.changes)) for row in rows} == {
+        "mode": {"migrate", "retry", "remove"},
+        "collision": {"retry", "remove"},
+        "fine": {"remove"},
+        waiting.name: {"approve", "remove"},
+        "loki": {"approve", "remove"},
+    }
+
+
+def test_a_migration_that_is_possible_for_no_operator_has_no_review_and_says_why(
+    writer: Client, operators: list[Operator]
+) -> None:
+    response = writer.get(URL, selection("migrate", operators[1]))
+    page = assert_page(response)
+    assert "does not name a Subscription. It may have created objects" in page.text
+    assert "There is nothing to review: this change is possible for none" in page.text
+    assert 'value="review"' not in response.content.decode()
+    possible = writer.get(URL, selection("retry", operators[1]))
+    assert 'value="review"' in possible.content.decode()
+
+
+def test_a_canceled_change_leads_back_to_the_list_with_its_filters_page_and_ticks(
+    writer: Client, operators: list[Operator]
+) -> None:
+    listed = {"view": "all", "kind": "PlatformOperator", "sort": "name"}
+    opened = writer.get("/operators/", listed)
+    query = opened.context["list_query"]
+    assert f'name="list" value="{escape(query)}"' in opened.content.decode()
+    chosen = selection("remove", *operators[:2], list=query)
+    for response in (writer.get(URL, chosen), writer.post(URL, chosen)):
+        back = response.context["back"]
+        assert f'href="{escape(back)}">Cancel' in response.content.decode()
+        again = writer.get(back)
+        assert again.context["filters"].kind == "PlatformOperator"
+        assert again.context["sort"] == "name"
+        ticked = {row.line.operator.name: row.ticked for row in again.context["rows"]}
+        assert ticked == {"collision": True, "fine": False, "mode": True}
+        boxes = re.findall(r'name="operator"[^>]*>', again.content.decode())
+        assert sum("checked" in box for box in boxes) == 2
+
+
+def test_a_canceled_change_of_a_cause_leads_back_to_the_causes_with_their_filters(
+    client: Client, failing: Cluster, olivia: Any
+) -> None:
+    client.force_login(olivia)
+    page = assert_page(client.get("/operators/", {"view": "cause", "q": "acme"}))
+    link = next(link for link in page.links if "change=migrate" in link)
+    assert client.get(link).context["back"] == "/operators/?view=cause&q=acme"
+
+
+def test_a_view_is_remembered_without_its_ticks(writer: Client, operators: list[Operator]) -> None:
+    writer.get("/operators/", {"view": "all", "operator": address(operators[0])})
+    assert writer.get("/operators/")["Location"] == "/operators/?view=all"
 
 
 def test_viewers_can_select_nothing(client: Client, operators: list[Operator], bob: Any) -> None:
@@ -518,7 +643,8 @@ def test_selected_operators_are_migrated_if_nothing_of_them_is_installed(
     page = assert_page(response)
     assert "Migrate operators to Subscriptions" in page.text
     assert ticks(response) == {"acme": True, "brisk": True, "fine": False, "sub": False}
-    assert page.text.count("Only a PlatformOperator that failed before it installed") == 2
+    assert "It did not fail. Only a PlatformOperator that failed can be migrated." in page.text
+    assert "It is a Subscription. Only a PlatformOperator can be migrated." in page.text
     reviewed = writer.post(URL, selection("migrate", acme, brisk, step="review")).context
     sent = {"key": reviewed["key"], "reviewed": reviewed["reviewed"], "step": "confirm"}
     writer.post(URL, selection("migrate", acme, brisk, **sent))
@@ -540,7 +666,7 @@ def test_operators_of_one_installplan_are_approved_once(
     page = assert_page(response)
     assert ticks(response) == {first.name: True, "fine": False, "zweitens": False}
     assert f"Its InstallPlan is approved with {first.name}." in page.text
-    assert "No InstallPlan requires approval." in page.text
+    assert "None of its InstallPlans requires approval." in page.text
 
 
 def test_a_selection_beyond_the_limit_is_refused_and_not_cut(
@@ -565,3 +691,22 @@ def test_a_bulk_approval_of_one_version_each_is_planned_and_confirmed_as_such(
     (entry,) = response.context["rows"]
     assert entry["row"].item.plan.version == "x.v1"
     assert 'name="only" value="yes" checked' in " ".join(response.content.decode().split())
+
+
+def test_the_outcome_reads_as_many_operators_as_it_names(writer: Client, failing: Cluster) -> None:
+    batch = ActionBatch.objects.create(cluster=failing, verb="install", idempotency_key="1")
+    make_action(failing, "acme", state="succeeded", batch=batch, finished_at=timezone.now())
+    for number in range(13):
+        make_operator(cluster=failing, name=f"acme-{number:02}", package="acme", health="Failed")
+    with CaptureQueriesContext(connection) as queries:
+        response = writer.get(f"/activity/bulk-installs/{batch.pk}")
+    page = assert_page(response)
+    assert len(response.context["attention"]) == 10
+    assert "14 operators of these packages need attention: acme , acme-00 , " in page.text
+    assert "acme-08 and 4 more" in page.text
+    reads = [
+        query["sql"]
+        for query in queries
+        if 'FROM "installs_operator"' in query["sql"] and "LIMIT" in query["sql"]
+    ]
+    assert [("LIMIT 10" in sql, '"conditions"' in sql) for sql in reads] == [(True, False)]

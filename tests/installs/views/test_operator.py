@@ -157,7 +157,7 @@ def test_approving_is_told_before_it_is_done(reader: Client, prod: Cluster) -> N
         page.text
     )
     assert "Install progress" in page.text
-    assert "waiting here" in page.text
+    assert "next InstallPlan, waiting here" in page.text
     assert "Retrying won't fix this" not in page.text
 
 

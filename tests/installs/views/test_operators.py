@@ -176,7 +176,7 @@ def test_a_cause_says_with_its_note_what_another_attempt_does(
 
 
 def test_the_resource_conflicts_of_several_operators_are_a_table(
-    reader: Client, prod: Cluster
+    reader: Client, prod: Cluster, olivia: Any
 ) -> None:
     conflicts: dict[str, dict[str, str]] = {
         "kogito": {
@@ -196,15 +196,28 @@ def test_the_resource_conflicts_of_several_operators_are_a_table(
         make_operator(
             cluster=prod, name=name, health="Failed", finding="helm-ownership-conflict", facts=facts
         )
-    page = assert_page(reader.get("/operators/", {"view": "cause"}))
+    make_operator(cluster=prod, name="bamoe")
+    make_operator(cluster=make_cluster(name="edge"), name="integrity")
+    page = assert_page(reader.get("/operators/", {"view": "cause", "cluster": "prod"}))
+    assert "/operators/prod/PlatformOperator/-/bamoe" in page.links, "the other half of the choice"
+    assert not any(link.endswith("/integrity") for link in page.links)
+    assert "All 3 with this cause" in page.text
+    assert page.text.index("Remove 3 PlatformOperators") < page.text.index("Retry 3 Platform")
     assert [text for tag, text in page.texts if tag == "tr"] == [
         "Object Owner Wanted by",
-        "CustomResourceDefinition infras.example.com release bamoe kogito",
-        "Namespace tools no release terminal",
-        "Role leader in apps release integrity elastic",
+        "CustomResourceDefinition infras.example.com release bamoe kogito on prod",
+        "Namespace tools no release terminal on prod",
+        "Role leader in apps release integrity elastic on prod",
     ]
     assert page.links.count("/operators/prod/PlatformOperator/-/kogito") == 1
     assert "For example" not in page.text
+    summary = assert_page(reader.get("/", {"cluster": "prod"}))
+    assert "Remove one of each two" in summary.text
+    assert "Retry all" not in summary.text
+    reader.force_login(olivia)
+    step = "/operators/?view=cause&cluster=prod&kind=PlatformOperator"
+    anchor = "&finding=helm-ownership-conflict#cause-helm-ownership-conflict"
+    assert step + anchor in assert_page(reader.get("/", {"cluster": "prod"})).links
     Operator.objects.exclude(name="kogito").delete()
     alone = assert_page(reader.get("/operators/", {"view": "cause", "q": ""}))
     assert "table" not in alone.tags, "its sentence says it"
