@@ -456,6 +456,21 @@ def test_the_note_about_a_failed_installplan_says_that_it_stays_failed() -> None
     assert stored.note == failed.note
 
 
+def test_a_list_that_expired_needs_a_retry_only_where_the_installplan_failed() -> None:
+    message = (
+        'error listing resources in GroupVersionResource schema.GroupVersionResource{Group:"a.b", '
+        'Version:"v1", Resource:"c"}: The provided continue parameter is too old to display a '
+        "consistent list result."
+    )
+    steps = {}
+    for reason in ("Installing", "InstallComponentFailed"):
+        finding = classify(message, kind="InstallPlan", type="Installed", reason=reason)
+        assert finding is not None
+        steps[reason] = finding.remedy[0]
+    assert steps["Installing"].startswith("Nothing needs to be done")
+    assert steps["InstallComponentFailed"].startswith("Press Retry on the Subscription")
+
+
 def test_the_note_names_no_retry_where_the_remedy_replaces_the_installplan() -> None:
     builtin, served = (
         classify(
