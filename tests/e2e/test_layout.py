@@ -496,3 +496,13 @@ def test_the_label_of_a_notice_is_as_wide_as_its_words_on_a_phone(new_page) -> N
     label = page.locator(".olm-note > .olm-label").first.bounding_box()
     assert label
     assert label["width"] < 200
+
+
+def test_rows_of_the_lists_of_the_administration_are_low_on_a_phone(new_page) -> None:
+    page = new_page(viewport={"width": 390, "height": 844})
+    sign_in(page, "admin")
+    page.goto("/admin/installs/operator/")
+    heights = page.locator("#result_list tbody tr").evaluate_all(
+        "rows => rows.map(row => row.getBoundingClientRect().height)"
+    )
+    assert sorted(heights)[len(heights) // 2] < 60
