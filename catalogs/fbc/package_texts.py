@@ -45,7 +45,7 @@ class Texts:
 
 def read_texts(package: blob.PackageIn, csv: Csv | None, icon: markup.SafeIcon | None) -> Texts:
     """`icon` is the package's own; the default is that of its CSV. Parts of a wrong type are left
-    out."""
+    out, as is an icon with nothing to draw."""
     texts = blob.decode(csv.raw, CsvTexts)[0] if csv else CsvTexts()
     annotations = texts.annotations or {}
     description = texts.description or package.description or ""
@@ -71,7 +71,7 @@ def read_texts(package: blob.PackageIn, csv: Csv | None, icon: markup.SafeIcon |
             {"name": person.name or "", "email": person.email or ""}
             for person in texts.maintainers or ()
         ],
-        icon=icon,
+        icon=None if icon and icon.is_blank else icon,
     )
 
 

@@ -171,16 +171,18 @@ class SafeIcon:
     data: bytes
     sha256: str
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether it is an SVG without a shape: all of it was in elements that are left out."""
+        return self.media_type == "image/svg+xml" and not _SHAPE.search(self.data)
+
 
 def read_icon(base64data: str, mediatype: str) -> SafeIcon | None:
-    """As check_icon(), but None when there is no usable icon, or an SVG that has nothing to draw:
-    all of it was in elements that are left out."""
+    """As check_icon(), but None when there is no usable icon."""
     try:
-        icon = check_icon(base64data, mediatype)
+        return check_icon(base64data, mediatype)
     except IconFault:
         return None
-    is_svg = icon.media_type == "image/svg+xml"
-    return None if is_svg and not _SHAPE.search(icon.data) else icon
 
 
 def check_icon(base64data: str, mediatype: str) -> SafeIcon:

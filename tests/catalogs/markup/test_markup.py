@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalogs.fbc.blob import PackageIn
+from catalogs.fbc.package_texts import read_texts
 from catalogs.markup.text import (
     CUT_NOTE,
     MAX_ICON,
@@ -330,7 +332,10 @@ def test_an_icons_type_is_what_its_bytes_say(data, media_type):
 )
 def test_an_svg_with_nothing_to_draw_is_no_icon(inner, drawn):
     text = f'<svg xmlns="http://www.w3.org/2000/svg">{inner}</svg>'
-    assert (read_icon(encode(text.encode()), "image/svg+xml") is not None) == drawn
+    icon = check_icon(encode(text.encode()), "image/svg+xml")
+    assert icon.is_blank != drawn
+    texts = read_texts(PackageIn(name="etcd"), None, icon)
+    assert (texts.icon is not None) == drawn
 
 
 def test_base64_is_read_with_line_breaks_without_padding_and_as_a_data_address():
