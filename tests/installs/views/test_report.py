@@ -209,3 +209,13 @@ def test_a_cluster_that_answered_last_is_stale_and_not_unreachable(reader: Clien
     for page in pages:
         assert "Stale" in page
         assert "nreachable" not in page
+
+
+@pytest.mark.parametrize("form", ["", "md"])
+def test_work_that_waits_is_called_the_readers_only_if_they_may_do_it(
+    client: Client, bob: Any, olivia: Any, form: str
+) -> None:
+    make_world()
+    for user, heading in ((bob, "Needs action"), (olivia, "Needs your action")):
+        client.force_login(user)
+        assert heading in client.get("/report/", {"format": form} if form else {}).content.decode()
