@@ -337,6 +337,8 @@ _ERRORS_LIMIT = 6
 _ERROR_ENDS = re.compile(r"\n\s{0,9}(?:\* )?|; ")
 _LOGGED = re.compile(r'\b(?:msg|err|error)="((?:[^"\\]|\\.){1,2000})"')
 _WHOLLY_QUOTED = re.compile(r"\\?[\"'`\u201c]([\s\S]+?)\\?[\"'`\u201d]")
+# What follows an error of the way back: the error that made it necessary (parts.py).
+_FIRST_ERROR = re.compile(r": original (?:upgrade|install) error: ")
 # Ends of sentences and of texts that were cut, of which one is operator-controller's, and what
 # callers say of the next attempt.
 _CUT_END = re.compile(
@@ -748,7 +750,7 @@ def _follow(
     if root.entry.wrapper and root.entry.rank > match.entry.rank:
         return match
     facts = {**root.facts, "context": match.entry.title}
-    step = text.removesuffix(inner).strip(": -\n")[-_STEP_LIMIT:]
+    step = strip_prefixes(text).removesuffix(inner).strip(": -\n")[-_STEP_LIMIT:]
     if step and "step" in root.entry.regex.groupindex:
         facts.setdefault("step", step)
     return KnowledgeMatch(root.entry, facts)
@@ -776,5 +778,5 @@ def _facts(match: re.Match[str]) -> dict[str, str]:
     facts: dict[str, str] = {}
     for name, value in match.groupdict().items():
         if value is not None:
-            facts.setdefault(name.rstrip("0123456789"), value.strip())
+            facts.setdefault(name.rstrip("0123456789"), _FIRST_ERROR.split(value)[0].strip())
     return facts
