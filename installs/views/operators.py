@@ -97,15 +97,14 @@ CHANGE_WORDS = {  # the count and the kind; plural by an s at the end
     BulkChange.REMOVE: "Remove {0} {1}",
 }
 SELECTED_CHANGES = (  # each with its words, and those for a selection that does not allow it
-    (BulkChange.APPROVE, "Approve", "none of the selected operators requires approval."),
-    (BulkChange.RETRY, "Retry", "none of the selected operators failed."),
+    (BulkChange.APPROVE, "Approve", "No selected operator requires approval."),
+    (BulkChange.RETRY, "Retry", "No selected operator failed."),
     (
         BulkChange.MIGRATE,
         "Migrate to Subscription",
-        "none of the selected operators is a PlatformOperator that failed before it installed "
-        "anything and whose remedy names a Subscription.",
+        "No selected operator has a Subscription as its remedy.",
     ),
-    (BulkChange.REMOVE, "Remove", "OLM Web can't remove any of the selected operators."),
+    (BulkChange.REMOVE, "Remove", ""),
 )
 VIEWS = ("cause", "all")
 FILTER_WORDS = {
@@ -387,7 +386,7 @@ def _export_rows(operators: Sequence[Operator]) -> list[ExportRow]:
 @dataclass(frozen=True, slots=True)
 class Row:
     """A row of the table: its line, the address of its page, of its icon (empty without one), and
-    its menu, words to address. A row with a menu can be selected for `changes`."""
+    its menu, words to address. A row with a menu can be selected for its removal and `changes`."""
 
     line: OperatorLine
     url: str
@@ -424,7 +423,8 @@ def _rows(request: HttpRequest, operators: Sequence[Operator]) -> list[Row]:
                 if verb not in off
             }
         icon = icon_url(line.icon) if line.icon else ""
-        changes = possible_changes(row) if menu else ()
+        possible = possible_changes(row) if menu else ()
+        changes = tuple(change for change in possible if change != BulkChange.REMOVE)
         rows.append(Row(line, url, icon, menu, address_of(row) in ticked, changes))
     return rows
 

@@ -52,8 +52,8 @@ document.addEventListener("htmx:afterRequest", (event) => {
 });
 
 // The buttons of a form [data-ticks] act on ticked rows, whose boxes have that name and may be
-// anywhere on the page. A row may list the values of the buttons that it allows; a button that no
-// ticked row allows says why.
+// anywhere on the page. A row lists the values of the buttons with a description that it allows;
+// one that no ticked row allows shows its description.
 function rowsOf(form) {
   const boxes = [...form.elements].filter((field) => field.name === form.dataset.ticks);
   return boxes.filter((box) => !box.disabled);
@@ -64,12 +64,14 @@ function followTicks() {
     const rows = rowsOf(form);
     const ticked = rows.filter((field) => field.checked);
     for (const button of form.querySelectorAll("button[type=submit]")) {
-      const allowed = ticked.some(
-        ({ dataset }) => dataset.allows?.split(" ").includes(button.value) ?? true,
-      );
+      const reason = document.getElementById(`${form.id}-${button.value}`);
+      const allowed = reason
+        ? ticked.some((box) => (box.dataset.for ?? "").split(" ").includes(button.value))
+        : ticked.length > 0;
       button.disabled = !allowed;
-      const reason = document.getElementById(button.getAttribute("aria-describedby"));
-      if (reason) reason.hidden = allowed || !ticked.length;
+      if (!reason) continue;
+      reason.hidden = allowed || !ticked.length;
+      button.setAttribute("aria-describedby", reason.id);
     }
     const all = document.querySelector(`[data-tick-all="${form.id}"]`);
     if (!all) continue;

@@ -26,7 +26,7 @@ def test_selected_operators_offer_their_changes_in_sight_and_stay_selected(new_p
     expect(remove).to_be_enabled()
     expect(remove).to_be_in_viewport()
     expect(approve).to_be_disabled()
-    expect(page.get_by_text("Approve: none of the selected operators requires")).to_be_visible()
+    expect(page.get_by_text("No selected operator requires")).to_be_visible()
     remove.click()
     page.wait_for_url("**/operators/bulk-change**")
     page.get_by_role("link", name="Cancel").click()

@@ -530,11 +530,11 @@ def test_a_row_lists_the_changes_that_it_allows(writer: Client, operators: list[
     waiting = make_pending_approval(prod)
     rows = writer.get("/operators/", {"view": "all"}).context["rows"]
     assert {row.line.operator.name: set(map(str, row.changes)) for row in rows} == {
-        "mode": {"migrate", "retry", "remove"},
-        "collision": {"retry", "remove"},
-        "fine": {"remove"},
-        waiting.name: {"approve", "remove"},
-        "loki": {"approve", "remove"},
+        "mode": {"migrate", "retry"},
+        "collision": {"retry"},
+        "fine": set(),
+        waiting.name: {"approve"},
+        "loki": {"approve"},
     }
 
 
