@@ -23,12 +23,6 @@ class InstallsConfig(AppConfig):
         # Of the last app: the permissions of all of ours exist when it is migrated.
         post_migrate.connect(create_roles, sender=self, dispatch_uid="olmweb-roles")
 
-    def load_knowledge(self) -> None:
-        """Reads the explanations, as the first message that is explained would."""
-        from installs.diagnosis.knowledge import by_id
-
-        by_id()
-
     def trouble_of_catalog(self, catalog: "Catalog") -> dict[str, Any]:
         """As installs.presenters.diagnosis, for views that find this app by its name only:
         catalogs must not import installs."""

@@ -427,23 +427,3 @@ def test_web_processes_that_fail_at_each_start_end_the_server(
     assert "RuntimeError: the application is broken" in log.read_text()
     starts = len((tmp_path / "starts").read_text())
     assert starts <= server.FAILED_STARTS + 2  # two more may have begun meanwhile
-
-
-LOADED = """
-import sys
-import olmweb.asgi
-before = set(sys.modules)
-from django.template.engine import Engine
-from installs.diagnosis.knowledge import knowledge
-print(knowledge.cache_info().currsize, "installs.views.clusters" in before)
-loaders = Engine.get_default().template_loaders[0].loaders
-print(any("installs/overview.html" in key for key in loaders[0].get_template_cache))
-"""
-
-
-def test_a_web_process_has_loaded_the_pages_before_it_serves() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED], cwd=ROOT, check=True, capture_output=True, text=True,
-        timeout=60, env={**os.environ, "OLMWEB_SECRET_KEY": "x" * 60, "OLMWEB_HOSTS": "a.example"},
-    )  # fmt: skip
-    assert done.stdout.split() == ["1", "True", "True"]
