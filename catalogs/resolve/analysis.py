@@ -142,11 +142,17 @@ def longest_path(analysis: Analysis) -> list[str]:
     steps = analysis.steps
     depths: dict[str, int] = {}  # number of upgrades from a name
     for start in analysis.names:
-        walk = {start: None}
-        while (name := steps.get(next(reversed(walk)), "")) and not (
-            name in depths or name in walk
-        ):
-            walk[name] = None
+        walk: list[str] = []
+        visited: dict[str, int] = {}  # position in the walk
+        name = start
+        while name and name not in depths and name not in visited:
+            visited[name] = len(walk)
+            walk.append(name)
+            name = steps.get(name, "")
+        if name in visited:  # each bundle of a cycle is followed by all others
+            cycle = walk[visited[name] :]
+            depths |= dict.fromkeys(cycle, len(cycle) - 1)
+            del walk[visited[name] :]
         depth = depths.get(name, -1)
         for name in reversed(walk):
             depths[name] = depth = depth + 1

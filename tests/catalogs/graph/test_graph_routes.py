@@ -248,10 +248,19 @@ def test_the_longest_path_has_the_most_steps_that_the_resolver_takes(entries):
         walk, name = {start}, start
         while (name := analysis.steps.get(name, "")) and name not in walk:
             walk.add(name)
-        if name:
-            return  # a ring: no path is the longest
         walks.append(walk)
     assert len(path) == max(map(len, walks))
+
+
+def test_a_cycle_that_a_skip_range_makes_ends_the_longest_path():
+    ranged = [
+        GraphEntry(f"p.v1.{minor}.0", f"p.v1.{minor - 1}.0" if minor else "", (), "<1.9.0")
+        for minor in range(4)
+    ]
+    versions = [f"1.{minor}.0" for minor in range(4)]
+    analysis = analyse(facts({"stable": ranged}, versions), V0, "stable")
+    # Every version goes to the head, which goes back to the version before it.
+    assert longest_path(analysis) == ["p.v1.1.0", "p.v1.3.0", "p.v1.2.0"]
 
 
 def test_the_longest_path_begins_at_the_newest_of_several_and_is_quick():
