@@ -87,13 +87,14 @@ def removal_consequences(
 
 def _may_have_dependencies(operator: Operator) -> bool:
     """Whether OLM may have installed other operators for a Subscription: its installed bundle
-    requires APIs or packages, or is in no catalog. At most three queries."""
+    requires APIs or packages or has a constraint, or is in no catalog. At most three queries."""
     csv = _installed_csv(operator)
     package = catalog_package(operator) if csv else None
     bundle = Bundle.objects.filter(package=package, name=csv).first() if package else None
     if bundle is None:
         return bool(csv)
-    return bool(bundle.required_packages) or bundle.gvks.filter(required=True).exists()
+    requires = bundle.required_packages or bundle.constraint_count
+    return bool(requires) or bundle.gvks.filter(required=True).exists()
 
 
 def owned_crds(operator: Operator) -> list[CRDState]:

@@ -177,3 +177,5 @@ def test_a_removal_names_dependencies_only_if_there_may_be_some(prod: Cluster) -
     bundle.gvks.all().delete()
     Bundle.objects.update(required_packages=[{"name": "backup", "range": ">1.0.0"}])
     assert removal_consequences(subscription())[-1].endswith(sentence)
+    Bundle.objects.update(required_packages=[], constraint_count=1)
+    assert removal_consequences(subscription())[-1].endswith(sentence)
