@@ -300,7 +300,7 @@ _PACKAGES = PerRevision(_read_packages)
 
 def conflict_owners(causes: Iterable[CauseGroup]) -> dict[tuple[int, str], Operator]:
     """(cluster id, name) -> the operator that owns an object which the operators of a cause bring,
-    too; a query if a finding names an owner."""
+    too: that of the Helm release with this name; a query if a finding names an owner."""
     wanted = {
         (row.cluster_id, str(row.facts["owner"]))
         for cause in causes
@@ -310,7 +310,9 @@ def conflict_owners(causes: Iterable[CauseGroup]) -> dict[tuple[int, str], Opera
     if not wanted:
         return {}
     rows = Operator.objects.filter(
-        cluster__in={cluster for cluster, _ in wanted}, name__in={name for _, name in wanted}
+        cluster__in={cluster for cluster, _ in wanted},
+        kind__in=(InstallMethod.PLATFORM_OPERATOR, InstallMethod.CLUSTER_EXTENSION),
+        name__in={name for _, name in wanted},
     )
     rows = rows.select_related("cluster").only("cluster__name", "kind", "namespace", "name")
     owners = {(row.cluster_id, row.name): row for row in rows.order_by("pk")}

@@ -197,10 +197,11 @@ def test_the_resource_conflicts_of_several_operators_are_a_table(
             cluster=prod, name=name, health="Failed", finding="helm-ownership-conflict", facts=facts
         )
     make_operator(cluster=prod, name="bamoe")
+    make_operator(cluster=prod, kind="Subscription", namespace="apps", name="bamoe")
     make_operator(cluster=make_cluster(name="edge"), name="integrity")
     page = assert_page(reader.get("/operators/", {"view": "cause", "cluster": "prod"}))
     assert "/operators/prod/PlatformOperator/-/bamoe" in page.links, "the other half of the choice"
-    assert not any(link.endswith("/integrity") for link in page.links)
+    assert not any(link.endswith(("/integrity", "/apps/bamoe")) for link in page.links)
     assert "All 3 with this cause" in page.text
     assert page.text.index("Remove 3 PlatformOperators") < page.text.index("Retry 3 Platform")
     assert [text for tag, text in page.texts if tag == "tr"] == [
