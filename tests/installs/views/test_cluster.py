@@ -260,14 +260,18 @@ def test_a_live_update_brings_and_takes_away_the_banner_of_a_removed_cluster(
     client.force_login(alice)
     path = "/operators/prod/PlatformOperator/-/etcd"
     banner = '<div id="removed-cluster" class="olm-stale" hx-swap-oob="true">'
-    told = client.get(path, {"rev": "old"}, headers={"HX-Request": "true"}).content.decode()
-    assert banner in " ".join(told.split())
-    assert "no longer named in OLMWEB_CLUSTERS" in told
+    update = client.get(path, {"rev": "old"}, headers={"HX-Request": "true"}).content.decode()
+    assert banner in " ".join(update.split())
+    assert "no longer named in OLMWEB_CLUSTERS" in update
     Cluster.objects.update(error_code="", error_text="", error_hint="", reachable=True)
-    told = client.get(path, {"rev": "old"}, headers={"HX-Request": "true"}).content.decode()
-    assert f"{banner}</div>" in " ".join(told.split())
-    listed = client.get("/operators/", headers={"HX-Request": "true"}).content.decode()
-    assert "removed-cluster" not in listed
+    update = client.get(path, {"rev": "old"}, headers={"HX-Request": "true"}).content.decode()
+    assert f"{banner}</div>" in " ".join(update.split())
+    for without in ("/operators/", PAGE):
+        page, live = (
+            client.get(without, headers=headers).content.decode()
+            for headers in ({}, {"HX-Request": "true"})
+        )
+        assert "removed-cluster" not in page + live, without
 
 
 def test_the_overview_asks_for_no_action_about_a_removed_cluster(
