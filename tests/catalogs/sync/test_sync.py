@@ -145,10 +145,11 @@ def test_force_reads_and_writes_everything_again(folder):
     assert not Bundle.objects.filter(display_name="damaged").exists()
 
 
-def test_new_rules_of_derivation_write_everything_again(folder):
+@pytest.mark.parametrize("before", [0, 2])  # 2 stored icons with nothing to draw
+def test_new_rules_of_derivation_write_everything_again(folder, before):
     catalog = make(folder, package())
     sync_catalog(catalog)
-    Catalog.objects.update(derivation=0)
+    Catalog.objects.update(derivation=before)
     catalog.refresh_from_db()
     assert sync_catalog(catalog).outcome == "changed"
 
