@@ -15,7 +15,6 @@ _AS_IN_STATUS = {
     "FailedPostStartHook": "PostStartHookError",
     "TaintManagerEviction": "DeletionByTaintManager",
 }
-# The Events with these reasons say in their message what has failed.
 # What the kubelet writes of a container whose configuration it can't make (kubelet_pods.go,
 # kuberuntime_container.go and security_context_others.go); other words are of the runtime.
 _OF_CONFIGURATION = (

@@ -122,7 +122,8 @@ class Recovery:
 @dataclass(frozen=True, slots=True)
 class ClusterUpdate:
     """The state of the ClusterVersion; `desired` is another version while an update runs.
-    `failing_operator` is the ClusterOperator that the message `failing` names, if it names one.
+    `failing_operator` is the ClusterOperator that the message `failing` names, if it names one, of
+    several the only one that blocks the completion.
     `delayers` are the ClusterOperators that it does not name and without which no update
     completes. `recovery` is None unless all that it names recovered."""
 
@@ -164,23 +165,25 @@ def _update_of(
         blockers.append(UpdateBlocker("ClusterVersion", row.name, refused.reason, refused.message))
     failing, names = _failure(row)
     named = [operator for operator in cluster_operators if operator.name in names]
-    recovered = bool(named) and not any(
-        blocks_completion(read_conditions(operator.conditions)) for operator in named
-    )
+    # A message also has words such as network and storage, the names of healthy ClusterOperators.
+    unhealthy = [
+        operator for operator in named if blocks_completion(read_conditions(operator.conditions))
+    ]
+    reasons = unhealthy or named
     return ClusterUpdate(
         version=text(details, "version"),
         desired=text(details, "desired"),
         available=tuple(texts(details, "available")),
         blockers=tuple(blockers),
         failing=failing,
-        failing_operator=named[0].name if len(named) == 1 else "",
+        failing_operator=reasons[0].name if len(reasons) == 1 else "",
         delayers=tuple(
             operator
             for operator in cluster_operators
             if operator not in named and blocks_completion(read_conditions(operator.conditions))
         ),
         recovery=_recovery(named, read_time(conditions["Failing"].last_transition_time))
-        if recovered
+        if named and not unhealthy
         else None,
     )
 

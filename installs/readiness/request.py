@@ -131,7 +131,8 @@ def verdict(report: Readiness, *, reading: bool = False) -> str:
     delayed = f" The cluster is failing: {REFUSED_WHILE_FAILING}." if report.failing else ""
     if delayers := report.delayers:
         names = listing([f"ClusterOperator {name}" for name in delayers])
-        delayed += f" An update does not complete before {names} recovers."
+        verb = "recovers" if len(delayers) == 1 else "recover"
+        delayed += f" An update does not complete before {names} {verb}."
     if blocks:
         noun = "blocker" if blocks == 1 else "blockers"
         return f"{blocks} {noun} for {target}.{delayed}"
@@ -142,6 +143,20 @@ def verdict(report: Readiness, *, reading: bool = False) -> str:
         checks = "1 check is" if unknown == 1 else f"{unknown} checks are"
         return f"No known blocker for {target}; {checks} incomplete.{delayed}"
     return f"No blocker for {target}.{delayed}"
+
+
+def tone(report: Readiness, *, reading: bool = False) -> str:
+    """The state of _readiness_state.html, which stands before the verdict; `reading` as there."""
+    counts = report.counts
+    if not report.following:
+        return "unknown"
+    if counts[Weight.BLOCKS]:
+        return "blocks"
+    if report.failing:
+        return "failing"
+    if counts[Weight.UNKNOWN]:
+        return "reading" if reading else "unknown"
+    return "delayed" if report.delayers else "ok"
 
 
 def markdown(reports: Iterable[Readiness], request: ReadinessRequest) -> Iterator[str]:

@@ -18,6 +18,7 @@ from installs.readiness.request import (
     read_catalogs,
     read_following,
     requested_readiness,
+    tone,
     unread_catalogs,
     verdict,
 )
@@ -159,17 +160,7 @@ class _ShownCluster:
 
     @property
     def tone(self) -> str:
-        """The state shown before the verdict."""
-        counts = self.readiness.counts
-        if not self.readiness.following:
-            return "unknown"
-        if counts["blocks"]:
-            return "blocks"
-        if self.readiness.failing:
-            return "failing"
-        if counts["unknown"]:
-            return "reading" if self.unread else "unknown"
-        return "delayed" if self.readiness.delayers else "ok"
+        return tone(self.readiness, reading=bool(self.unread))
 
 
 def _matching(report: Readiness, query: ReadinessRequest, unread: list[str]) -> _ShownCluster:

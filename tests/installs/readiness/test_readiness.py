@@ -17,7 +17,7 @@ from installs.readiness.blockers import (
     reported_operators,
     supports,
 )
-from installs.readiness.request import ReadinessRequest, markdown
+from installs.readiness.request import ReadinessRequest, markdown, verdict
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_component, make_operator, make_package
 from tests.worlds.html import assert_page
@@ -310,6 +310,27 @@ def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) ->
         assert "/cluster-operators/prod/etcd" in page.links
 
 
+def test_a_word_of_the_message_that_names_a_healthy_cluster_operator_is_not_the_reason(
+    reader: Client, prod: Cluster
+) -> None:
+    make_cluster_failing("Cluster operator etcd is not available: no network between its members")
+    make_clusteroperator(prod, "etcd", available="False", severity=3)
+    make_clusteroperator(prod, "network")
+    row = the_row(prod, "cluster-failing")
+    assert (row.reason_at, row.recovery) == ("etcd", None)
+    assert row.ways[0].startswith("Resolve ClusterOperator etcd first")
+
+
+def test_a_verdict_names_all_cluster_operators_without_which_no_update_completes(
+    prod: Cluster,
+) -> None:
+    for name in ("insights", "monitoring"):
+        make_clusteroperator(prod, name, degraded="True", severity=2)
+    (report,) = readiness([prod])
+    names = "ClusterOperator insights and ClusterOperator monitoring"
+    assert verdict(report).endswith(f"An update does not complete before {names} recover.")
+
+
 def test_a_cluster_operator_that_blocks_the_completion_alone_has_a_row(
     reader: Client, prod: Cluster
 ) -> None:
@@ -352,6 +373,10 @@ def test_the_pages_say_that_a_recovered_cluster_operator_is_not_in_the_cluster_v
             "ClusterOperator etcd recovered 2 h ago , but ClusterVersion version still reports "
             "Failing=True, for 6 h : the cluster-version-operator has not updated it yet."
         ) in assert_page(reader.get(path)).text
+    make_clusteroperator(prod, "dns")
+    make_cluster_failing("Cluster operators dns, etcd are not available")
+    Cluster.objects.update(revision=6)
+    assert "ClusterOperators dns, etcd recovered" in assert_page(reader.get("/")).text
     etcd.conditions[0]["status"] = "False"
     etcd.available = "False"
     etcd.save()
