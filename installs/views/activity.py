@@ -24,7 +24,8 @@ from installs.queries import activity as queries
 from installs.queries import operator_detail as detail
 from installs.queries.catalog_references import newest_of_channel
 from installs.queries.lookup import get_action
-from installs.readiness import Weight, readiness
+from installs.readiness import readiness
+from installs.readiness.request import tone
 from installs.readiness.request import verdict as readiness_verdict
 from installs.state.observation import diagnose_row
 from installs.views.forms import ApprovalForm, approval_form_of
@@ -220,7 +221,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "progress": progress,
         "target": "" if ended or progress else _target(latest),
         "readiness": readiness_verdict(report) if report else "",
-        "not_blocked": report is not None and not report.counts[Weight.BLOCKS],
+        "tone": tone(report) if report else "",
         "still_blocks": report is not None and report.is_blocked_by(operators),
         "chain": links,
         "finding": finding,

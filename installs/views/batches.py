@@ -25,7 +25,8 @@ from installs.methods.configuration_fields import offered_fields
 from installs.models import Action
 from installs.queries.activity import progress_of
 from installs.queries.lookup import get_batch
-from installs.readiness import Weight, readiness
+from installs.readiness import readiness
+from installs.readiness.request import tone
 from installs.readiness.request import verdict as readiness_verdict
 from installs.views.forms import (
     METHODS,
@@ -286,7 +287,7 @@ def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
         "ended": not progress.open,
         "final": final,
         "readiness": readiness_verdict(report) if report and is_known else "",
-        "not_blocked": report is not None and not report.counts[Weight.BLOCKS],
+        "tone": tone(report) if report else "",
         "may_stop": allowed,
         "why_not": why_not,
         "seconds": FOLLOW_SECONDS,

@@ -119,6 +119,7 @@ ALERT_ICONS = {
 }
 _NONE = SafeString('<span class="olm-none">–</span>')  # small screens leave such a cell out
 _SELECTED = SafeString(" selected")
+_OF_ONE_VIEW = ("page", "operator", "rev", CLEAR)  # parameters that links do not keep
 _TEXT_BEGINS = "\0"
 _COPY = (
     '<button type="button" class="pf-v6-c-button pf-m-plain pf-m-small olm-copy" data-copy{}'
@@ -389,16 +390,14 @@ def fold(text: str, lines: int = 3) -> dict[str, Any]:
 
 @register.simple_tag(takes_context=True)
 def query(context: dict[str, Any], **changes: object) -> str:
-    """The current query string with `changes`; None or '' removes. Page and poll token go. That
-    nothing is left is said in it, as a list without a query shows the view used last.
+    """The current query string with `changes`; None or '' removes. Page, ticks and poll token
+    go. That nothing is left is said in it, as a list without a query shows the view used last.
 
     Names that are no Python identifiers don't occur; a list sets several values.
     """
     request: HttpRequest = context["request"]
     # No copy of the QueryDict: lists call this for every row, and it copies deeply.
-    params = {
-        name: values for name, values in request.GET.lists() if name not in ("page", "rev", CLEAR)
-    }
+    params = {name: values for name, values in request.GET.lists() if name not in _OF_ONE_VIEW}
     for name, value in changes.items():
         if value is None or value == "":
             params.pop(name, None)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -15,7 +16,7 @@ from catalogs.models import Bundle, Catalog
 from installs.actions import execute, follow
 from installs.actions.bulk_changes import BulkChange, changes_for
 from installs.diagnosis.knowledge import finding_for, knowledge
-from installs.models import Action, ActionBatch, Operator
+from installs.models import Action, ActionBatch, Component, Operator
 from installs.models.steps import Apply, Delete
 from olmweb.accounts.roles import NOT_AN_OPERATOR
 from olmweb.clusters import client_for
@@ -484,6 +485,14 @@ def test_the_outcome_of_a_bulk_change_says_what_blocks_the_cluster_update(
     assert response.context["final"] == (not shown), "ClusterOperators follow within a minute"
     Action.objects.filter(pk=action.pk).update(finished_at=timezone.now() - timedelta(minutes=2))
     assert writer.get(path).context["final"]
+    if shown:
+        condition = {"type": "Failing", "status": "True", "message": "Cluster operator is not up"}
+        Component.objects.filter(kind="ClusterVersion").update(conditions=[condition])
+        Cluster.objects.update(revision=F("revision") + 1)
+        text = assert_page(writer.get(path)).text
+        verdict = "No known blocker for OpenShift 4.17; 1 check is incomplete."
+        assert f"Unknown {verdict}" in page.text
+        assert f"Failing {verdict} The cluster is failing:" in text
 
 
 # --- selected rows of the list -------------------------------------------------------------------
@@ -568,6 +577,8 @@ def test_a_canceled_change_leads_back_to_the_list_with_its_filters_page_and_tick
         assert ticked == {"collision": True, "fine": False, "mode": True}
         boxes = re.findall(r'name="operator"[^>]*>', again.content.decode())
         assert sum("checked" in box for box in boxes) == 2
+        ticks_in_links = [link for link in assert_page(again).links if "operator=" in link]
+        assert not ticks_in_links, "fifty ticks in every link of a row would be half a megabyte"
 
 
 def test_a_canceled_change_of_a_cause_leads_back_to_the_causes_with_their_filters(
