@@ -25,6 +25,7 @@ from installs.readiness.request import (
     markdown,
     read_catalogs,
     requested_readiness,
+    with_graph,
 )
 from installs.readiness.v1_migration_report import V1Migration, narrowed, v1_migrations
 from installs.readiness.v1_migration_report import markdown as migrations_as_markdown
@@ -57,7 +58,7 @@ def list_readiness(request: HttpRequest, query: Query[ReadinessParameters]) -> H
         weights=tuple(query.severity or ()),
         codes=tuple(query.code or ()),
         q=query.q,
-        following=referenced_catalog(query.next_catalog, "next_catalog")
+        following=with_graph(referenced_catalog(query.next_catalog, "next_catalog"))
         if query.next_catalog
         else None,
     )

@@ -61,9 +61,9 @@ def read_following(value: str, catalogs: Iterable[Catalog] = ()) -> Catalog | No
         )
     for catalog in catalogs:
         if (catalog.cluster_name, catalog.slug) == (cluster, slug):
-            return _with_graph(catalog)
+            return with_graph(catalog)
     try:
-        return _with_graph(lookup.get_catalog(cluster, slug))
+        return with_graph(lookup.get_catalog(cluster, slug))
     except OlmwebError as error:
         raise OlmwebError(
             error.message,
@@ -74,7 +74,9 @@ def read_following(value: str, catalogs: Iterable[Catalog] = ()) -> Catalog | No
         ) from error
 
 
-def _with_graph(catalog: Catalog) -> Catalog:
+def with_graph(catalog: Catalog) -> Catalog:
+    """The ClusterCatalog of one that was read with the PackageManifest API, if there is one, else
+    the catalog itself. At most one query."""
     return next(iter(full_catalogs(catalog)), catalog)
 
 

@@ -141,6 +141,9 @@ def test_actions_and_rest_of_a_package_manifest_use_the_graph_of_the_cluster_cat
     assert plan_install(listed.cluster, package, "", "Subscription", chosen).route == ("", *names)
     assert read_following("prod/listed") == full
     client.force_login(olivia)
+    readiness = {"next_catalog": "prod/listed", "format": "md"}
+    report = b"".join(client.get("/api/v1/readiness", readiness)).decode()
+    assert "Compared with catalog prod/full." in report
     (channel,) = client.get("/api/v1/packages/prod/listed/etcd").json()["channels"]
     assert [entry["replaces"] for entry in channel["entries"]] == ["", *names[:2]]
     fbc = b"".join(client.get("/api/v1/packages/prod/listed/etcd/fbc"))
