@@ -224,8 +224,8 @@ def list_packages(request: HttpRequest, query: Query[PackageParameters]) -> Http
 def get_package(request: HttpRequest, cluster: str, catalog: str, package: str) -> HttpResponseBase:
     """One package with its texts, channels and their entries.
 
-    The PackageManifest API has no upgrade graph: the channels of a package that was read with it
-    are those of the ClusterCatalog that serves the same catalog, if that has the same bundles.
+    The PackageManifest API has no upgrade graph: the entries of a package that was read with it are
+    those of the ClusterCatalog that serves the same catalog, if that has the same bundles.
     """
     row = lookup.get_package(cluster, catalog, package)
     notes = notes_on(row.catalog)
@@ -238,18 +238,26 @@ def get_package(request: HttpRequest, cluster: str, catalog: str, package: str) 
 
 def _package_detail(package: Package, notes: HealthNotes) -> PackageDetail:
     text = PackageText.objects.filter(package=package).first() or PackageText()
-    channels = Channel.objects.filter(package=full_package(package)).prefetch_related("entries")
+    full = full_package(package)
+    channels = _channels_of(package)
+    graph = channels if full == package else _channels_of(full)
     return PackageDetail(
         **shallow(_package_rows([package])[0]),
         description_html=text.description_html,
         links=text.links,
         maintainers=text.maintainers,
-        channels=[channel_row(channel) for channel in channels],
+        channels=[channel_row(row, graph[name]) for name, row in channels.items()],
         verdicts=[
             verdict_row(verdict, verdict.bundle, notes[verdict.path])
             for verdict in verdicts_on_package(package, package.catalog.cluster_id)
         ],
     )
+
+
+def _channels_of(package: Package) -> dict[str, Channel]:
+    """By name, with their entries. Two queries."""
+    rows = Channel.objects.filter(package=package).prefetch_related("entries")
+    return {row.name: row for row in rows}
 
 
 class ResolutionParameters(Parameters):

@@ -475,9 +475,9 @@ def package_row(package: Package, *, installed: bool) -> PackageRow:
     )
 
 
-def channel_row(channel: Channel) -> ChannelRow:
-    """`channel` comes with its entries."""
-    entries = [row_of(ChannelEntryRow, entry) for entry in channel.entries.all()]
+def channel_row(channel: Channel, graph: Channel) -> ChannelRow:
+    """`graph` is the channel with the entries to show, which come with it."""
+    entries = [row_of(ChannelEntryRow, entry) for entry in graph.entries.all()]
     return row_of(
         ChannelRow, channel, channel=channel.name, default=channel.is_default, entries=entries
     )
