@@ -4,10 +4,11 @@ Reads no rows.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
+from typing import NamedTuple
 from urllib.parse import quote_plus, urlencode
 
 from django.db.models import Count
@@ -42,6 +43,7 @@ from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
 from olmweb.web.addresses import address
 from olmweb.web.preferences import CLEARED
+from olmweb.web.revisions import PerRevision
 
 FACET_FIRST = 8  # values of a facet in sight, the others are folded
 FACET_MOST = 100  # values of a facet at all, the most frequent; a search finds the others
@@ -302,8 +304,8 @@ def cards(
     paths: bool = False,
 ) -> list[Card]:
     """The cards of a page; at most one query, for descriptions that contain a search word, and two
-    for their upgrade `paths`. `installed` is that of installed_states, `stamps` are all
-    catalogs."""
+    for their upgrade `paths` if a catalog changed. `installed` is that of installed_states,
+    `stamps` are all catalogs."""
     catalogs = {stamp.pk: stamp for stamp in stamps}
     read_as = hits.read_as if hits else {}
     words = (*query.words, *(near for names in read_as.values() for near in names))
@@ -318,8 +320,10 @@ def cards(
     }
     texts = descriptions_of([key for key, unseen in sought.items() if unseen])
     other_images = _with_other_images(match for match in matches if match.differs)
-    graphs = {match.row.id: _row_with_graph(match).id for match in matches if paths}
-    upgrade_paths = longest_upgrade_paths(graphs.values()) if graphs else {}
+    graphs = {match.row.id: _row_with_graph(match) for match in matches} if paths else {}
+    upgrade_paths = _UPGRADE_PATHS.of(
+        _PackageOfCatalog(row.id, catalogs[row.catalog_id].revision) for row in graphs.values()
+    )
     shown_cards = []
     for match in matches:
         row = match.row
@@ -340,10 +344,26 @@ def cards(
                 why=[*why, passage] if passage else why,
                 differs=match.differs,
                 other_images=row.name in other_images,
-                upgrade_path=upgrade_paths.get(graphs.get(row.id, 0), ()),
+                upgrade_path=upgrade_paths[graphs[row.id].id] if paths else (),
             )
         )
     return shown_cards
+
+
+class _PackageOfCatalog(NamedTuple):
+    """The key of a package, and the revision of its catalog."""
+
+    pk: int
+    revision: int
+
+
+def _read_upgrade_paths(packages: Collection[int]) -> dict[int, Sequence[str]]:
+    paths = longest_upgrade_paths(packages)
+    return {package: paths.get(package, ()) for package in packages}
+
+
+# A page of packages with hundreds of versions would compute them for tens of milliseconds.
+_UPGRADE_PATHS = PerRevision(_read_upgrade_paths)
 
 
 def _row_with_graph(match: PackageMatch) -> Row:

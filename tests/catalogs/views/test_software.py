@@ -4,10 +4,11 @@ import re
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from catalogs.models import CatalogChange, CatalogRevision, ChannelEntry, Package
+from catalogs.models import Catalog, CatalogChange, CatalogRevision, ChannelEntry, Package
 from catalogs.search.find import PAGE_SIZE
 from tests.factories import (
     make_catalog,
@@ -394,6 +395,24 @@ def test_a_table_costs_two_queries_more_than_cards(reader, django_assert_num_que
         reader.get(URL)
     with django_assert_num_queries(len(queries) + 2):
         reader.get(URL, {"view": "table"})
+
+
+@pytest.mark.revisions
+def test_upgrade_paths_are_computed_again_with_a_new_revision_of_the_catalog(
+    reader, django_assert_num_queries
+):
+    catalog = make_catalog()
+    package = make_package(catalog=catalog, channels={"stable": ["1.0.0", "1.1.0"]})
+    assert "1 step" in assert_page(reader.get(URL, {"view": "table"})).text
+    with CaptureQueriesContext(connection) as queries:
+        reader.get(URL, {"view": "table"})
+    ChannelEntry.objects.filter(channel__package=package).delete()
+    with django_assert_num_queries(len(queries)):
+        assert "1 step" in assert_page(reader.get(URL, {"view": "table"})).text
+    Catalog.objects.update(revision=F("revision") + 1)
+    with CaptureQueriesContext(connection) as after:
+        assert "1 step" not in assert_page(reader.get(URL, {"view": "table"})).text
+    assert len(after) > len(queries)
 
 
 def test_a_list_costs_few_queries_and_the_index_is_read_once(reader, django_assert_max_num_queries):
