@@ -17,12 +17,12 @@ function elements() {
   return [...document.querySelectorAll("[data-live]")];
 }
 
-// A fragment in use is not swapped away under the reader.
+// A fragment in use is not swapped away under the reader. A box without a name selects others.
 function inUse(element) {
   const selection = document.getSelection();
   const selecting =
     selection && !selection.isCollapsed && element.contains(selection.anchorNode);
-  const boxes = [...element.querySelectorAll("input[type=checkbox]")];
+  const boxes = [...element.querySelectorAll("input[type=checkbox][name]")];
   return selecting || boxes.some((box) => box.checked !== box.defaultChecked);
 }
 
