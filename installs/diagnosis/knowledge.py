@@ -266,12 +266,12 @@ _NOT_DEPRECATED = ("NotDeprecated", "DeprecationStatusUnknown", "Absent")
 # Reasons with which a controller says that it waits for a person.
 _FINAL = ("Blocked", "InvalidConfiguration", "ConstraintsNotSatisfiable")
 _GIVEN_UP = "The controller waits until something changes."
-# OLM tries a CSV with this reason again when it is told of an object of RBAC in the namespace,
+# OLM tries a CSV with this reason again when it is told of an object of RBAC that it sees,
 # which it also is every five minutes without a change.
 _WAITS_FOR_RBAC = "InstallComponentFailedNoRetry"
 _TRIED_AFTER_RBAC = (
-    "OLM tries again when a Role, RoleBinding or ServiceAccount of the namespace changes, and "
-    "mostly within some minutes without that."
+    "OLM tries again mostly within some minutes. A Role or RoleBinding that you make does not "
+    "bring the next attempt forward, as OLM sees only those with the label olm.managed."
 )
 # A plan with this reason is Failed; the one of a CSV is tried again.
 _PLAN_FAILED = "InstallComponentFailed"

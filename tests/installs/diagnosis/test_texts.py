@@ -85,7 +85,7 @@ def test_olm_tries_a_plan_that_a_webhook_denies_for_as_long_as_the_status_decide
     assert "without end if the webhook denies with the status 403" in finding.note
 
 
-def test_olm_tries_what_it_may_not_install_again_when_roles_change_and_soon_without_that() -> None:
+def test_olm_tries_what_it_may_not_install_again_soon() -> None:
     message = (
         'install strategy failed: install strategy failed: deployments.apps "loki" is forbidden: '
         "exceeded quota: objects, requested: count/deployments.apps=1, "
@@ -99,7 +99,8 @@ def test_olm_tries_what_it_may_not_install_again_when_roles_change_and_soon_with
     )
     assert stored is not None
     for note in (finding.note, stored.note):
-        assert note.startswith("OLM tries again when a Role, RoleBinding or ServiceAccount")
+        assert note.startswith("OLM tries again mostly within some minutes.")
+        assert "only those with the label olm.managed" in note
     assert (finding.retryable, stored.retryable) == (True, True)
 
 
