@@ -186,7 +186,7 @@ class Finding:
     @property
     def cause(self) -> str:
         cause = fill_sentence(self.cause_template, self.values)
-        if not self.others:
+        if self._errors == 1:
             return cause
         if self._excludes_nodes:
             return f"{cause} {_MORE_REASONS.format(self._errors)}"
@@ -196,10 +196,10 @@ class Finding:
     @property
     def remedy(self) -> tuple[str, ...]:
         steps = fill_steps(self.remedy_templates, self.values)
-        if not self.others:
+        if self._errors == 1:
             return steps
         errors = []
-        for other in self.others:
+        for other in self._further:
             title = "" if other.title == self.title else f"{other.title}. "
             errors.append((title + other.cause, other.remedy))
         noun = "Reason" if self._excludes_nodes else "Error"
@@ -211,8 +211,19 @@ class Finding:
         return "excludes" in self.facts
 
     @property
+    def _further(self) -> list["Finding"]:
+        """The other errors with causes of their own; several errors may have the same."""
+        causes = {fill_sentence(self.cause_template, self.values)}
+        further = []
+        for other in self.others:
+            if other.cause not in causes:
+                further.append(other)
+            causes.add(other.cause)
+        return further
+
+    @property
     def _errors(self) -> int:
-        return 1 + len(self.others) + int(self.facts.get(_LEFT_OUT, "0"))
+        return 1 + len(self._further) + int(self.facts.get(_LEFT_OUT, "0"))
 
 
 @cache
