@@ -82,14 +82,15 @@ def diagnose(
     ClusterServiceVersion, ClusterCatalog or CatalogSource.
 
     `components` are the objects that it owns or refers to, in any order. An object without
-    conditions is being installed. With `now`, a step that takes unusually long is noted.
+    conditions is being installed. With `now`, a step that takes unusually long is noted, and a
+    ClusterServiceVersion that was installed seconds ago is not reported as deleted.
     `catalogd` returns the Deployment of catalogd as installs.facts.inventory stores it; it is
     called only for a ClusterExtension that gets no content of a catalog, whose cause catalogd is
     if it does not run. Never raises for invalid input: what no known controller writes has health
     Unknown.
     """
     if subject.kind in OLM_V0:
-        diagnosis = diagnose_v0(subject, components)
+        diagnosis = diagnose_v0(subject, components, now)
     else:
         diagnosis = _diagnose(subject, components)
     if subject.kind == "ClusterExtension" and diagnosis.finding is not None:
@@ -273,9 +274,11 @@ def _newest(candidates: Sequence[Observation]) -> list[Observation]:
 OLM_V0 = frozenset(("Subscription", "ClusterServiceVersion"))
 
 
-def diagnose_v0(subject: Observation, components: Sequence[Observation]) -> Diagnosis:
+def diagnose_v0(
+    subject: Observation, components: Sequence[Observation], now: datetime | None
+) -> Diagnosis:
     """Health, cause and chain of a Subscription, or of a ClusterServiceVersion without one."""
-    installation = v0_installation(subject, components)
+    installation = v0_installation(subject, components, now)
     problem = problem_of(installation)
     links = _links(installation, problem)
     if problem is None:

@@ -9,6 +9,7 @@ checked from its InstallPlan up to its catalog.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from installs.diagnosis import resolution
 from installs.diagnosis.evaluate import (
@@ -29,10 +30,11 @@ from installs.diagnosis.evaluate import (
 from installs.diagnosis.resolution import blamed_catalog, blocked_by
 from installs.diagnosis.states import BROKEN, State
 from installs.diagnosis.types import ChainLink, Observation
-from olmweb.kube.fields import items, text, texts
+from olmweb.kube.fields import items, read_time, text, texts
 
 ABSENT = Evaluation(State.ABSENT)
 _RUNNING = frozenset(("Succeeded", "Replacing"))
+EVENTS_ON_THE_WAY = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class V0Installation:
     upgrading: bool
     leaving: str = ""  # the old version that is being deleted: see resolution.py
     sources: tuple[Observation, ...] = ()  # the CatalogSources that it names
+    just_installed: bool = False  # the event of the ClusterServiceVersion may be on the way
 
     @property
     def catalog_verdict(self) -> Evaluation:
@@ -91,7 +94,9 @@ class V0Installation:
         return next((verdict for name, verdict in self.conditions if name == type_), None)
 
 
-def v0_installation(subject: Observation, components: Sequence[Observation]) -> V0Installation:
+def v0_installation(
+    subject: Observation, components: Sequence[Observation], now: datetime | None = None
+) -> V0Installation:
     """Finds the objects of a Subscription or ClusterServiceVersion among its components."""
     near = [component for component in components if component.namespace == subject.namespace]
     named_csvs = [component for component in near if component.kind == "ClusterServiceVersion"]
@@ -125,7 +130,19 @@ def v0_installation(subject: Observation, components: Sequence[Observation]) -> 
         or (csv is not None and _takes_over(csv, csvs)),
         leaving=leaving,
         sources=of_kind(components, "CatalogSource"),
+        just_installed=plan is not None and now is not None and _ended_just_now(plan, now),
     )
+
+
+def _ended_just_now(plan: Observation, now: datetime) -> bool:
+    """Each kind has a watch of its own, so that the Subscription may say that a version is
+    installed before the event of its ClusterServiceVersion arrives."""
+    times = [
+        read_time(condition.last_transition_time)
+        for condition in plan.conditions
+        if condition.type == "Installed"
+    ]
+    return any(time is not None and abs(now - time) < EVENTS_ON_THE_WAY for time in times)
 
 
 def _own_csvs(subject: Observation, csvs: Sequence[Observation]) -> list[Observation]:
@@ -314,7 +331,8 @@ def _before_csv(installation: V0Installation) -> V0Problem | None:
         return problem
     # Only if the Subscription reports it as installed: before, its event may be on the way.
     was_there = installation.csv_name == text(installation.subject.details, "installed_csv") != ""
-    if installation.plan is not None and plan.state is State.HEALTHY and was_there:
+    completed = installation.plan is not None and plan.state is State.HEALTHY
+    if completed and was_there and not installation.just_installed:
         return _csv_gone(installation)
     if installation.plan is not None or installation.csv_name:
         return None

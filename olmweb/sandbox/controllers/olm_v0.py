@@ -121,7 +121,10 @@ class OlmV0:
             if ref.get("name") == plan["metadata"]["name"]:
                 self._install(item)
         made = copied(plan)
+        stamp = timestamp(self._store.now())
+        times = {"lastTransitionTime": stamp, "lastUpdateTime": stamp}
         made["status"]["phase"] = "Complete"
+        made["status"]["conditions"] = [{"type": "Installed", "status": "True", **times}]
         made["status"]["plan"] = [
             {**step, "status": "Created"} for step in made["status"].get("plan", [])
         ]

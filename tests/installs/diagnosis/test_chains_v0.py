@@ -1,11 +1,13 @@
 """Subscriptions and ClusterServiceVersions: health, and the link that is to blame."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from installs.diagnosis.chains import diagnose
-from installs.diagnosis.types import Observation
+from installs.diagnosis.types import Condition, Observation
 from tests.worlds.observations import (
     NO_MONITOR,
     NS,
@@ -390,6 +392,16 @@ def test_a_deleted_version_is_not_installed_again_and_that_is_said() -> None:
     assert broken(diagnosis) == ("ClusterServiceVersion", "etcd.v1")
     on_its_way = subscription(current_csv="etcd.v1", plan="install-1")
     assert diagnose(on_its_way, (catalog(), plan())).health == "Installing"
+
+
+def test_a_version_whose_csv_was_not_seen_yet_is_not_reported_as_deleted() -> None:
+    now = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    done = Condition("Installed", "True", "", "", last_transition_time="2026-05-01T11:59:55Z")
+    components = (catalog(), replace(plan(), conditions=(done,)))
+    subject = installed(state="AtLatestKnown")
+    assert diagnose(subject, components, now=now).health == "Installing"
+    later = now + timedelta(seconds=6)
+    assert finding_id(diagnose(subject, components, now=later)) == "csv-gone"
 
 
 def test_a_csv_without_a_subscription_is_judged_by_its_own_component() -> None:
