@@ -230,13 +230,13 @@ class Card:
 
     @property
     def compare_url(self) -> str:
-        """The comparison of the package in the shown catalog with the first other one that has it;
-        empty without one."""
+        """The comparison of the package in the shown catalog with the first other one that has it,
+        each by the access method that reads most of it; empty without one."""
         others = (row for row in self.sources if row.source != self.row.source)
         other = next(others, None)
         if other is None:
             return ""
-        first, second = (f"{row.cluster}/{row.catalog}" for row in (self.row, other))
+        first, second = (f"{row.cluster}/{row.source}" for row in (self.row, other))
         values = {"from": first, "to": second, "package": self.row.name}
         return reverse("catalogs:compare", query=values)
 

@@ -385,6 +385,22 @@ def test_the_upgrade_path_of_a_package_manifest_is_that_of_the_cluster_catalog(r
         assert ("2 steps 0.6.1 → 1.0.0 → 1.1.0" in assert_page(response).text) == expected
 
 
+def test_sources_are_compared_by_the_access_method_that_reads_most(reader):
+    cluster = make_cluster()
+    listed = make_catalog(
+        cluster=cluster, name="demo", slug="listed", source_kind="CatalogSource", priority=9
+    )
+    full = make_catalog(cluster=cluster, name="demo", slug="full", source_kind="ClusterCatalog")
+    for catalog in (listed, full):
+        make_package(catalog=catalog, channels={"stable": ["1.1.0"]}, provider="Red Hat")
+    other = make_catalog(name="other")
+    make_package(catalog=other, channels={"stable": ["1.0.0"]}, provider="Somebody")
+    response = reader.get(URL)
+    assert response.context["cards"][0].row.catalog == "listed"
+    links = [link for link in assert_page(response).links if "/compare?" in link]
+    assert links == ["/catalogs/compare?from=prod%2Ffull&to=-%2Fother&package=etcd"]
+
+
 def test_a_table_costs_two_queries_more_than_cards(reader, django_assert_num_queries):
     catalog = make_catalog()
     for number in range(12):
