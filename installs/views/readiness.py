@@ -33,7 +33,7 @@ from olmweb.web.preferences import remember_view
 
 WORDS = {
     "blocks": "Blocks the update",
-    "holds": "Holds back an operator",
+    "holds": "Blocks the completion or an operator",
     "unknown": "Unknown",
     "plan": "Plan ahead",
 }

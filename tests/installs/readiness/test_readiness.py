@@ -350,6 +350,11 @@ def test_a_cluster_operator_that_blocks_the_completion_alone_has_a_row(
     assert "/cluster-operators/prod/insights" in page.links
     report = assert_page(reader.get("/report/")).text
     assert "Blocks the completion A ClusterOperator blocks the completion insights" in report
+    overview = assert_page(reader.get("/"))
+    assert (
+        "Won’t complete An update starts, and does not complete before ClusterOperator insights "
+        "recovers."
+    ) in overview.text
 
 
 def make_cluster_failing(message: str) -> None:
