@@ -63,7 +63,7 @@ function followTicks() {
   for (const form of document.querySelectorAll("form[data-ticks]")) {
     const rows = rowsOf(form);
     const ticked = rows.filter((field) => field.checked);
-    for (const button of form.querySelectorAll("button[type=submit]")) {
+    for (const button of [...form.elements].filter((field) => field.type === "submit")) {
       const reason = document.getElementById(`${form.id}-${button.value}`);
       const allowed = reason
         ? ticked.some((box) => (box.dataset.for ?? "").split(" ").includes(button.value))

@@ -55,7 +55,7 @@ def test_a_first_visitor_installs_an_operator_by_the_button_of_the_start_page(
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")
     outcome = page.get_by_role("region", name="Outcome")
-    expect(outcome).to_contain_text(re.compile(r"tracing-demo [\d.]+ is installed\."))
+    expect(outcome).to_contain_text(re.compile(r"tracing-demo [\w.-]+ is installed\."))
     expect(outcome).to_contain_text("Healthy")
     expect(outcome.get_by_role("link", name="View operator tracing-demo")).to_be_visible()
 

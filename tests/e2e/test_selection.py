@@ -11,7 +11,8 @@ pytestmark = pytest.mark.e2e
 @pytest.mark.parametrize("width", [1440, 390])
 def test_selected_operators_offer_their_changes_in_sight_and_stay_selected(new_page, width) -> None:
     page = new_page(viewport={"width": width, "height": 900})
-    steps.sign_in(page, "operator", "/operators/?view=all&kind=PlatformOperator")
+    steps.sign_in(page, "operator")
+    page.goto("/operators/?view=all&kind=PlatformOperator")
     boxes = page.get_by_label("Select ", exact=False).and_(page.locator("[name=operator]"))
     approve = page.get_by_role("button", name="Approve")
     remove = page.get_by_role("button", name="Remove")

@@ -359,7 +359,7 @@ def test_the_table_shows_the_longest_upgrade_path_of_the_default_channel(reader)
     text = assert_page(reader.get(URL, {"view": "table"})).text
     assert "Longest upgrade path" in text
     cells = re.findall(
-        r'data-label="Longest upgrade path" class="olm-start">(.*?)</td>',
+        r'data-label="Longest upgrade path" class="olm-path">(.*?)</td>',
         reader.get(URL, {"view": "table"}).content.decode(),
     )
     assert [re.sub("<.*?>", " ", cell).strip() for cell in cells] == [
