@@ -60,6 +60,8 @@ _BY_MESSAGE = {
     "InspectFailed": (("Failed to apply default image tag", "InvalidImageName"),),
 }
 _WORDS_OF_EVENT = re.compile(r"^(?:Error|Internal Pre\w{5,6}Container hook failed): (?=\S)")
+# Only pods have Events with this reason (pkg/kubelet/events/event.go of Kubernetes).
+_ONLY_OF_PODS = "Killing"
 # How the Event of what makes a pod begins, and the kind with whose name the knowledge base has it.
 _REFUSED_POD = "Error creating: "
 _CONTROLLED_BY = {"ReplicaSet": "Deployment"}
@@ -107,13 +109,15 @@ class PodMessage(NamedTuple):
 def read_pod_message(kind: str, namespace: str, name: str, reason: str, message: str) -> PodMessage:
     """The message itself for other kinds. A message that only the pod of a catalog can have is
     about the CatalogSource, which has the settings of that pod, and one of an unpack pod that does
-    not start, or of its job, about the InstallPlan."""
+    not start, or of its job, about the InstallPlan. An Event that only pods have is about a Pod."""
     if reason == "FailedCreate" and message.startswith(_REFUSED_POD):
         unpacks = kind == "Job" and _unpacks(name, message)
         # That a webhook denied the pod of a job tells it from an object of the InstallPlan.
         keeps = unpacks and "admission webhook " in message
         kind = "InstallPlan" if unpacks else _CONTROLLED_BY.get(kind, kind)
         message = message if keeps else message.removeprefix(_REFUSED_POD)
+    if kind == "Event" and reason == _ONLY_OF_PODS:
+        kind = "Pod"
     if kind != "Pod":
         line = line_of_reason(kind, namespace, name, reason, message)
         return PodMessage(kind, namespace, name, line)

@@ -175,3 +175,13 @@ def test_a_message_of_an_unpack_pod_is_about_the_plan(
 def test_a_pod_with_another_name_is_no_unpack_pod() -> None:
     read = read_pod_message("Pod", "shop", "etcd-7d9f8", "Failed", 'Error: secret "a" not found')
     assert read.kind == "Pod"
+
+
+def test_an_event_that_only_a_pod_has_is_read_as_one_of_a_pod() -> None:
+    message = 'Init container is in "unknown" state, try killing it before restart'
+    read = read_pod_message("Event", "", "", "Killing", message)
+    assert read == ("Pod", "", "", f"Killing: {message}")
+    finding = classify(read.line, kind=read.kind)
+    assert finding is not None
+    assert finding.id == "pod-event-restart"
+    assert read_pod_message("Event", "", "", "ResolutionFailed", "no head").kind == "Event"
