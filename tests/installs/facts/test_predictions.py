@@ -647,26 +647,26 @@ def test_an_api_that_another_operator_provides_is_judged(tmp_path: Path) -> None
 
 def test_what_every_bundle_of_a_package_provides_is_known_of_the_market(db: None) -> None:
     package = make_package(catalog=make_catalog(), name="a", channels={})
-    kept, new = ApiKind("g", "v1", "DecodedObject"), ApiKind("g", "v1", "New")
-    make_bundle(package=package, version="1.0.0", provides=[kept])
-    make_bundle(package=package, version="2.0.0", provides=[kept, new])
+    old_api, new_api = ApiKind("g", "v1", "Backup"), ApiKind("g", "v1", "Restore")
+    make_bundle(package=package, version="1.0.0", provides=[old_api])
+    make_bundle(package=package, version="2.0.0", provides=[old_api, new_api])
     market = market_of(package.catalog, None)
-    assert market.always == {"a": {kept}}
-    assert market.providers[new] == {"a"}
+    assert market.always == {"a": {old_api}}
+    assert market.providers[new_api] == {"a"}
 
 
 def test_a_market_counts_the_bundles_of_a_package_in_all_catalogs(cluster: Cluster) -> None:
-    kept, new = ApiKind("g", "v1", "DecodedObject"), ApiKind("g", "v1", "New")
+    old_api, new_api = ApiKind("g", "v1", "Backup"), ApiKind("g", "v1", "Restore")
     first = make_package(catalog=make_catalog(cluster=cluster), name="a", channels={})
-    make_bundle(package=first, version="2.0.0", provides=[kept, new])
+    make_bundle(package=first, version="2.0.0", provides=[old_api, new_api])
     second = make_package(catalog=make_catalog(name="other"), name="a", channels={})
-    make_bundle(package=second, version="1.0.0", provides=[kept])
+    make_bundle(package=second, version="1.0.0", provides=[old_api])
     contents: Contents = {}
     market = market_of(first.catalog, cluster, contents)
-    assert market.always == {"a": {kept}}
-    assert market.providers[new] == {"a"}
+    assert market.always == {"a": {old_api}}
+    assert market.providers[new_api] == {"a"}
     assert sorted(map(str, market.versions["a"])) == ["1.0.0", "2.0.0"]
-    assert market_of(first.catalog, None, contents).always == {"a": {kept, new}}
+    assert market_of(first.catalog, None, contents).always == {"a": {old_api, new_api}}
     make_bundle(package=second, version="3.0.0")
     assert market_of(first.catalog, cluster, contents) == market
     Catalog.objects.filter(pk=second.catalog.pk).update(content_hash="changed")
