@@ -90,8 +90,8 @@ def full_package(package: Package) -> Package:
 
 def longest_upgrade_paths(packages: Collection[int]) -> dict[int, list[str]]:
     """Package key -> the longest series of upgrades that OLM v0 makes in the default channel: the
-    versions from the first installed one, or the names of bundles without a version. Without
-    packages where nothing follows, or whose order OLM v0 refuses. Two queries."""
+    versions of its bundles, or the name of a bundle without a version. Packages without an upgrade,
+    or with a graph that OLM v0 refuses, are left out. Two queries."""
     entries: dict[int, list[GraphEntry]] = defaultdict(list)
     of_default = ChannelEntry.objects.filter(
         channel__package__in=packages, channel__name=F("channel__package__default_channel")

@@ -1,7 +1,4 @@
-"""Presents catalogs and packages: URLs, cards, facets, page slices, verdict labels, states.
-
-Reads no rows.
-"""
+"""Presents catalogs and packages: URLs, cards, facets, page slices, verdict labels, states."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -34,7 +34,7 @@ from olmweb.kube.fields import items, read_time, text, texts
 
 ABSENT = Evaluation(State.ABSENT)
 _RUNNING = frozenset(("Succeeded", "Replacing"))
-EVENTS_ON_THE_WAY = timedelta(seconds=10)
+_EVENTS_ON_THE_WAY = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _ended_just_now(plan: Observation, now: datetime) -> bool:
         for condition in plan.conditions
         if condition.type == "Installed"
     ]
-    return any(time is not None and abs(now - time) < EVENTS_ON_THE_WAY for time in times)
+    return any(time is not None and abs(now - time) < _EVENTS_ON_THE_WAY for time in times)
 
 
 def _own_csvs(subject: Observation, csvs: Sequence[Observation]) -> list[Observation]:

@@ -122,10 +122,10 @@ class Recovery:
 @dataclass(frozen=True, slots=True)
 class ClusterUpdate:
     """The state of the ClusterVersion; `desired` is another version while an update runs.
-    `failing_operator` is the ClusterOperator that the message `failing` names, if it names one, of
-    several the only one that blocks the completion.
-    `delayers` are the ClusterOperators that it does not name and without which no update
-    completes. `recovery` is None unless all that it names recovered."""
+    `failing_operator` is the ClusterOperator in the message `failing`; of several, the only one
+    that blocks the completion; else empty. `delayers` are the ClusterOperators that the message
+    does not contain and without which no update completes. `recovery` is None unless all in the
+    message recovered."""
 
     version: str
     desired: str

@@ -391,7 +391,7 @@ def fold(text: str, lines: int = 3) -> dict[str, Any]:
 @register.simple_tag(takes_context=True)
 def query(context: dict[str, Any], **changes: object) -> str:
     """The current query string with `changes`; None or '' removes. Page, ticks and poll token
-    go. That nothing is left is said in it, as a list without a query shows the view used last.
+    are left out. An empty one becomes CLEARED, as a list without a query shows the view used last.
 
     Names that are no Python identifiers don't occur; a list sets several values.
     """
