@@ -26,7 +26,7 @@ from olmweb.eventlog.record import publish
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster
 from olmweb.runtime import reports
-from olmweb.runtime.leases import LEASE_SECONDS, LeaseLost, renewed_lease
+from olmweb.runtime.leases import LEASE_SECONDS, LeaseLost, is_ours, renewed_lease
 from olmweb.runtime.worker import stop_requested
 from olmweb.tasks import task
 
@@ -85,7 +85,7 @@ def watch_cluster(cluster_id: int) -> None:
             report = watch(
                 cluster,
                 seconds=WATCH_SECONDS,
-                still_ours=lambda: held.renew(scheduling.WATCH_LEASE),
+                still_ours=lambda: is_ours(held, scheduling.WATCH_LEASE),
                 stop=time_slice.is_over,
             )
         except Exception as error:
@@ -108,7 +108,7 @@ def sync_cluster(cluster_id: int) -> None:
             return
         started = timezone.now()
         try:
-            full_sync.sync_cluster(cluster, still_ours=lambda: held.renew(LEASE_SECONDS))
+            full_sync.sync_cluster(cluster, still_ours=lambda: is_ours(held, LEASE_SECONDS))
         except Exception as error:
             log.exception("cluster sync crashed", cluster=cluster.name)
             full_sync.record_crash(cluster, error, started)
@@ -127,9 +127,9 @@ def predict() -> None:
         waiting = Cluster.objects.filter(inventory.awaited())
         before = waiting.count()
         try:
-            written = evaluate.refresh_all(lambda: held.renew(LEASE_SECONDS))
+            written = evaluate.refresh_all(lambda: is_ours(held, LEASE_SECONDS))
             if waiting.count() != before:  # its own request for a pass found this one under way
-                written += evaluate.refresh_all(lambda: held.renew(LEASE_SECONDS))
+                written += evaluate.refresh_all(lambda: is_ours(held, LEASE_SECONDS))
         except LeaseLost:
             log.warning("another worker took the predictions over")
             return

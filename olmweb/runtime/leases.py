@@ -7,9 +7,11 @@ worker. So what is done under a lease is written in a `fenced_transaction`, or o
 `still_held`.
 """
 
+import math
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,7 +147,7 @@ def still_held() -> Q:
 def renewed_lease(name: str, seconds: int = LEASE_SECONDS) -> Iterator[Held | None]:
     """As `lease`, for long work: a thread renews it, so that `seconds` may be few.
 
-    A killed worker is then replaced soon, a slow one is not.
+    A killed worker is then replaced soon, a slow one is not. `is_ours` says whether it is lost.
     """
     with lease(name, seconds) as held:
         if held is None:
@@ -158,12 +160,22 @@ def renewed_lease(name: str, seconds: int = LEASE_SECONDS) -> Iterator[Held | No
             _renewer.remove(held)
 
 
+def is_ours(held: Held, seconds: int) -> bool:
+    """Whether this process still holds a lease that it renews.
+
+    No query if its thread has renewed it within its time, in which no other process takes it;
+    else, as after a pause, the lease is renewed for `seconds`.
+    """
+    return _renewer.renewed_in_time(held) or held.renew(seconds)
+
+
 class _Renewer:
     """One thread, one connection and one statement for all renewed leases of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seconds: dict[str, int] = {}  # by owner, which no two leases share
+        self._ends: dict[str, float] = {}  # by owner, in seconds of time.monotonic
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
 
@@ -180,12 +192,22 @@ class _Renewer:
     def remove(self, held: Held) -> None:
         with self._lock:
             del self._seconds[held.owner]
+            self._ends.pop(held.owner, None)
             thread = None
             if not self._seconds:
                 thread, self._thread = self._thread, None
                 self._over.set()
         if thread is not None:
             thread.join(2)
+
+    def renewed_in_time(self, held: Held) -> bool:
+        return time.monotonic() < self._ends.get(held.owner, -math.inf)
+
+    def _renew(self, owners: list[str], seconds: int) -> None:
+        end = time.monotonic() + seconds  # not later than that in the row
+        renewed = _extend(owners, seconds)
+        with self._lock:
+            self._ends |= {owner: end for owner in renewed if owner in self._seconds}
 
     def _run(self, over: threading.Event) -> None:
         try:
@@ -195,7 +217,7 @@ class _Renewer:
                 if over.wait(min(leases.values(), default=1) / 4):
                     return
                 for seconds in set(leases.values()):
-                    _extend([owner for owner in leases if leases[owner] == seconds], seconds)
+                    self._renew([owner for owner in leases if leases[owner] == seconds], seconds)
         finally:
             connection.close()
 
@@ -203,8 +225,8 @@ class _Renewer:
 _renewer = _Renewer()
 
 
-def _extend(owners: list[str], seconds: int) -> None:
-    """Renews the leases that these owners still hold.
+def _extend(owners: list[str], seconds: int) -> list[str]:
+    """Renews the leases that these owners still hold; returns the owners of those renewed.
 
     One that a `fenced_transaction` has locked is left to the next renewal: waiting for a slow
     commit would let all others expire, and block their commits meanwhile.
@@ -213,10 +235,11 @@ def _extend(owners: list[str], seconds: int) -> None:
         with transaction.atomic():
             held = Lease.objects.filter(owner__in=owners)
             free = held.select_for_update(skip_locked=True).order_by("pk")
-            held.filter(pk__in=list(free.values_list("pk", flat=True))).update(
-                expires_at=_in(seconds)
-            )
+            by_key = dict(free.values_list("pk", "owner"))
+            held.filter(pk__in=by_key).update(expires_at=_in(seconds))
+            return list(by_key.values())
     except DatabaseError as error:
         # It may be back before they expire.
         log.warning("leases not renewed", leases=len(owners), error=type(error).__name__)
         connection.close()
+        return []

@@ -6,6 +6,7 @@ its position when the queue comes back to its cluster. A watcher with more clust
 share, because another one was started later, gives them up in the same way.
 """
 
+import math
 import random
 import threading
 import time
@@ -144,6 +145,47 @@ def dequeued(cluster_id: int) -> None:
     cache.delete(_QUEUED.format(cluster_id))
 
 
+class Demand:
+    """The share of the watches of this process that should end for others, from 0 to 1.
+
+    All time slices of the process ask the database together, at most every CHECK_SECONDS.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._share = 0.0
+        self._counted_at = -math.inf
+
+    def share(self, now: float) -> float:
+        """`now`: in the seconds of the clock of all callers. Without waiting for another thread
+        that counts: the share before. Raises DatabaseError, and is 0 for the other callers."""
+        if now - self._counted_at >= CHECK_SECONDS and self._lock.acquire(blocking=False):
+            try:
+                self._share, self._counted_at = 0.0, now
+                self._share = _demanded_share()
+            finally:
+                self._lock.release()
+        return self._share
+
+
+def _demanded_share() -> float:
+    now = timezone.now()
+    watchers = holders(_WATCH)
+    busy = {_cluster_id(name) for name in watchers}
+    # Clusters that are due for less than that get a free slot.
+    late = now - timedelta(seconds=max(MIN_SLICE, 2 * settings.STATE_POLL))
+    left = Cluster.objects.filter(configured_clusters()).exclude(pk__in=busy)
+    count = sum(
+        1
+        for cluster in left
+        if (cluster.checked_at is None or cluster.checked_at < late) and due(cluster, late)
+    )
+    return count / max(1, len(busy)) if count else surplus(list(watchers.values()))
+
+
+_demand = Demand()
+
+
 class TimeSlice:
     """The time that one task may watch one cluster."""
 
@@ -151,9 +193,11 @@ class TimeSlice:
         self,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
+        demand: Demand = _demand,
     ) -> None:
         self._clock = clock
         self._chance = chance
+        self._demand = demand
         self._began = self._checked_at = clock()
 
     def is_over(self) -> bool:
@@ -165,25 +209,10 @@ class TimeSlice:
             return False
         self._checked_at = now
         try:
-            return self._should_yield()
+            share = self._demand.share(now)
         except DatabaseError:
             connection.close()  # the next write reports it
             return False
-
-    def _should_yield(self) -> bool:
-        now = timezone.now()
-        watchers = holders(_WATCH)
-        busy = {_cluster_id(name) for name in watchers}
-        # Clusters that are due for less than that get a free slot.
-        late = now - timedelta(seconds=max(MIN_SLICE, 2 * settings.STATE_POLL))
-        left = Cluster.objects.filter(configured_clusters()).exclude(pk__in=busy)
-        count = sum(
-            1
-            for cluster in left
-            if (cluster.checked_at is None or cluster.checked_at < late) and due(cluster, late)
-        )
-        # Only as many tasks end as slots are needed, chosen at random.
-        share = count / max(1, len(busy)) if count else surplus(list(watchers.values()))
-        if self._chance() >= share:
-            return False
-        return broker_answers()  # without it no other task would start
+        # Only as many tasks end as slots are needed, chosen at random. Without the broker no other
+        # task would start.
+        return self._chance() < share and broker_answers()

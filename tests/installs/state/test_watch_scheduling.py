@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from installs.state.watch import scheduling
 from installs.state.watch.scheduling import (
+    Demand,
     TimeSlice,
     cluster_lease,
     surplus,
@@ -45,7 +46,7 @@ def clock() -> Time:
 def turn(clock: Time) -> TimeSlice:
     """A turn that began long ago, with a cluster whose lease is held."""
     assert acquire(cluster_lease(make("ours", checked_at=1).pk), 60)
-    made = TimeSlice(lambda: clock.now, lambda: clock.dice)
+    made = TimeSlice(lambda: clock.now, lambda: clock.dice, Demand())
     clock.now += 100
     return made
 
@@ -110,6 +111,20 @@ def test_the_database_is_asked_now_and_then_only(
         assert not turn.is_over()
     clock.now += 0.2
     assert turn.is_over()
+
+
+def test_the_database_is_asked_once_for_all_turns_of_a_process(
+    clock: Time, django_assert_num_queries: Any
+) -> None:
+    demand = Demand()
+    turns = [TimeSlice(lambda: clock.now, lambda: clock.dice, demand) for _ in range(5)]
+    clock.now += 100
+    make("waiting")
+    with django_assert_num_queries(2):  # the watched clusters, and those that nobody watches
+        assert all(turn.is_over() for turn in turns)
+    clock.now += scheduling.CHECK_SECONDS
+    Cluster.objects.update(checked_at=timezone.now())
+    assert not any(turn.is_over() for turn in turns)
 
 
 def test_only_as_many_turns_end_as_are_waited_for(turn: TimeSlice, clock: Time) -> None:

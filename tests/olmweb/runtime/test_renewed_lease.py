@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
+from django.test.utils import CaptureQueriesContext
 
 from olmweb.models import Lease
-from olmweb.runtime.leases import acquire, is_held, renewed_lease
+from olmweb.runtime.leases import acquire, is_held, is_ours, renewed_lease
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -45,6 +46,31 @@ def test_one_that_was_taken_away_is_not_taken_back() -> None:
         time.sleep(0.6)
         assert not held.renew(1)
     assert Lease.objects.get(name="cluster:1").owner == "thief"
+
+
+def test_one_that_was_renewed_in_time_is_ours_without_a_query() -> None:
+    with renewed_lease("cluster:1", 1) as held:
+
+        def queries() -> int:
+            with CaptureQueriesContext(connection) as captured:
+                assert held
+                assert is_ours(held, 1)
+            return len(captured)
+
+        assert queries() == 1, "not renewed yet"
+        assert eventually(lambda: queries() == 0)
+
+
+def test_one_that_expired_and_was_taken_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    with renewed_lease("cluster:1", 1) as held:
+        assert held
+        first = expiry()
+        assert eventually(lambda: expiry() > first)
+        Lease.objects.update(owner="thief")
+        # As after a pause of the process that was longer than the lease.
+        real = time.monotonic
+        monkeypatch.setattr("olmweb.runtime.leases.time.monotonic", lambda: real() + 2)
+        assert not is_ours(held, 1)
 
 
 def test_one_that_is_held_is_told_so() -> None:
