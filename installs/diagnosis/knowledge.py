@@ -404,7 +404,8 @@ def classify(
         )
         return _about_former_kind(finding, kind) if finding else None
     refused = _POD_REFUSED.match(text) or (
-        kind in _MAKERS_OF_REPLICAS and (type == _NO_REPLICA or _NO_POD.match(text))
+        (kind in _MAKERS_OF_REPLICAS and type == _NO_REPLICA)
+        or (kind in _MAKERS_OF_PODS and _NO_POD.match(text))
     )
     if kind not in KINDS and refused:
         kind = "Deployment"

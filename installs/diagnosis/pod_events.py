@@ -60,8 +60,21 @@ _BY_MESSAGE = {
     "InspectFailed": (("Failed to apply default image tag", "InvalidImageName"),),
 }
 _WORDS_OF_EVENT = re.compile(r"^(?:Error|Internal Pre\w{5,6}Container hook failed): (?=\S)")
-# Only pods have Events with this reason (pkg/kubelet/events/event.go of Kubernetes).
-_ONLY_OF_PODS = "Killing"
+# Only pods, and only nodes, have Events with these reasons (pkg/kubelet/events/event.go of
+# Kubernetes and the Events of its scheduler).
+_ONLY_OF_PODS = (
+    *("Killing", "BackOff", "Unhealthy", "FailedScheduling", "FailedMount", "FailedMapVolume"),
+    *("FailedAttachVolume", "FailedCreatePodSandBox", "FailedPodSandBoxStatus", "FailedKillPod"),
+    *("FailedPostStartHook", "FailedPreStopHook", "ExceededGracePeriod", "InspectFailed"),
+    *("ErrImageNeverPull", "FailedToRetrieveImagePullSecret", "HostIPsIPFamilyMismatch"),
+    *("Preempting", "NetworkNotReady", "TaintManagerEviction"),
+)
+_ONLY_OF_NODES = (
+    *("InvalidDiskCapacity", "FreeDiskSpaceFailed", "ImageGCFailed", "ContainerGCFailed"),
+    *("InvalidImageID", "EvictionThresholdMet"),
+)
+# What client-go and kubectl put around the message of an Event that was sent several times.
+_COMBINED = re.compile(r"^\(combined from similar events\): | \(x\d{1,9} over [\w.]{1,20}\)$")
 # How the Event of what makes a pod begins, and the kind with whose name the knowledge base has it.
 _REFUSED_POD = "Error creating: "
 _CONTROLLED_BY = {"ReplicaSet": "Deployment"}
@@ -72,6 +85,7 @@ _OF_CONTAINER = (
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"),
     *("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "ImageInspectError"),
     *("InvalidImageName", "RegistryUnavailable", "SignatureValidationFailed", "PostStartHookError"),
+    *("PreCreateHookError", "PreStartHookError"),
 )
 # Only the pod of a catalog has containers of these names (reconciler.go and configmap.go of OLM),
 # and only opm serve and copy-content of OLM write these words.
@@ -109,14 +123,18 @@ class PodMessage(NamedTuple):
 def read_pod_message(kind: str, namespace: str, name: str, reason: str, message: str) -> PodMessage:
     """The message itself for other kinds. A message that only the pod of a catalog can have is
     about the CatalogSource, which has the settings of that pod, and one of an unpack pod that does
-    not start, or of its job, about the InstallPlan. An Event that only pods have is about a Pod."""
+    not start, or of its job, about the InstallPlan. An Event that only pods or nodes
+    have is about a Pod or a Node. Marks of an Event that was sent several times are left out."""
+    message = _COMBINED.sub("", message)
     if reason == "FailedCreate" and message.startswith(_REFUSED_POD):
         unpacks = kind == "Job" and _unpacks(name, message)
         # That a webhook denied the pod of a job tells it from an object of the InstallPlan.
         keeps = unpacks and "admission webhook " in message
         kind = "InstallPlan" if unpacks else _CONTROLLED_BY.get(kind, kind)
         message = message if keeps else message.removeprefix(_REFUSED_POD)
-    if kind == "Event" and reason == _ONLY_OF_PODS:
+    if kind in ("Event", "Node") and reason in _ONLY_OF_NODES:
+        return PodMessage("Node", "", name, f"{reason}: {message}")
+    if kind == "Event" and reason in _ONLY_OF_PODS:
         kind = "Pod"
     if kind != "Pod":
         line = line_of_reason(kind, namespace, name, reason, message)

@@ -101,6 +101,62 @@ def test_what_the_programs_of_a_catalog_write_is_about_the_catalog() -> None:
     assert read_pod_message("Pod", "", "", "Error", "no such file").kind == "Pod"
 
 
+@pytest.mark.parametrize("reason", ["PreCreateHookError", "PreStartHookError"])
+def test_a_container_of_a_catalog_without_cpus_is_of_its_node(reason: str) -> None:
+    read = read_pod_message("Pod", "", "", reason, "container registry-server not found in state")
+
+    assert read.kind == "CatalogSource"
+    finding = classify(read.line, kind=read.kind)
+    assert finding is not None
+    assert finding.id == "pod-container-resources"
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "kind", "finding_id"),
+    [
+        ("BackOff", "Back-off restarting failed container", "Pod", "pod-crash-loop"),
+        ("FailedKillPod", "error killing pod: no", "Pod", "pod-event-kill"),
+        ("FreeDiskSpaceFailed", "Insufficient free disk space", "Node", "node-images-left"),
+        ("InvalidDiskCapacity", "invalid capacity 0", "Node", "node-images-left"),
+    ],
+)
+def test_an_event_without_its_object_is_of_the_only_kind_with_its_reason(
+    reason: str, message: str, kind: str, finding_id: str
+) -> None:
+    read = read_pod_message("Event", "", "node-1", reason, message)
+
+    assert read.kind == kind
+    finding = classify(read.line, kind=read.kind, name=read.name)
+    assert finding is not None
+    assert finding.id == finding_id
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "message", "line"),
+    [
+        (
+            *("Pod", "FailedScheduling"),
+            "(combined from similar events): 0/3 nodes are available",
+            "Unschedulable: 0/3 nodes are available",
+        ),
+        (
+            *("ReplicaSet", "FailedCreate"),
+            "(combined from similar events): Error creating: pods is forbidden",
+            "pods is forbidden",
+        ),
+        (
+            *("Pod", "Killing"),
+            "Stopping container manager (x12 over 3h4m)",
+            "Killing: Stopping container manager",
+        ),
+    ],
+)
+def test_marks_of_a_repeated_event_are_no_part_of_its_message(
+    kind: str, reason: str, message: str, line: str
+) -> None:
+    assert read_pod_message(kind, "", "", reason, message).line == line
+
+
 def test_messages_of_other_kinds_stay_as_they_are() -> None:
     read = read_pod_message("Subscription", "shop", "etcd", "Failed", "Error: secret gone")
     assert read == ("Subscription", "shop", "etcd", "Error: secret gone")
