@@ -282,8 +282,10 @@ def diagnose_v0(
     problem = problem_of(installation)
     links = _links(installation, problem)
     if problem is None:
-        verdict = _quiet_verdict(installation)
-        return Diagnosis(_quiet_health(installation), verdict.reason, verdict.message, None, links)
+        health, verdict = _quiet_health(installation), _quiet_verdict(installation)
+        if health == "Upgrading" and _is_replaced_next(installation):
+            verdict = _upgrade_verdict(installation)
+        return Diagnosis(health, verdict.reason, verdict.message, None, links)
     finding = finding_of(subject, problem.messages)
     return Diagnosis(problem.health, problem.reason, problem.message, finding, links)
 
@@ -295,6 +297,19 @@ def _quiet_verdict(installation: V0Installation) -> Evaluation:
     if installation.plan is not None:
         return installation.plan_verdict
     return installation.conditions[0][1] if installation.conditions else Evaluation(State.ABSENT)
+
+
+def _is_replaced_next(installation: V0Installation) -> bool:
+    """Whether the ClusterServiceVersion is the old one, which still succeeds."""
+    return installation.csv_verdict.state is State.HEALTHY and not installation.leaving
+
+
+def _upgrade_verdict(installation: V0Installation) -> Evaluation:
+    """The evaluation of the object that brings the next version; the old ClusterServiceVersion
+    says nothing of it."""
+    if installation.plan_is_next and installation.plan_verdict.state is State.PROGRESSING:
+        return installation.plan_verdict
+    return installation.condition("BundleUnpacking") or Evaluation(State.ABSENT)
 
 
 def _quiet_health(installation: V0Installation) -> str:

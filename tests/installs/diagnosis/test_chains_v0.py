@@ -296,7 +296,12 @@ def test_a_service_account_that_the_operator_group_lacks_blocks() -> None:
 def test_an_upgrade_in_progress_is_upgrading() -> None:
     subject = installed(current_csv="etcd.v2", plan="install-2")
     new_plan = plan("Installing", name="install-2", csvs=("etcd.v2",))
-    assert diagnose(subject, (catalog(), new_plan, csv(), deployment())).health == "Upgrading"
+    begun = diagnose(subject, (catalog(), new_plan, csv(), deployment()))
+    assert (begun.health, begun.reason) == ("Upgrading", "Installing"), "of the InstallPlan"
+    resolved = diagnose(subject, (catalog(), plan("Complete"), csv(), deployment()))
+    assert (resolved.health, resolved.reason, resolved.message) == ("Upgrading", "", ""), (
+        "InstallSucceeded is about the old version"
+    )
     old = csv("Replacing", "BeingReplaced", "being replaced by csv: etcd.v2")
     new = csv("Installing", "InstallWaiting", name="etcd.v2", replaces="etcd.v1")
     after = installed(current_csv="etcd.v2", installed_csv="etcd.v2", plan="install-2")
