@@ -24,6 +24,17 @@ _MEMBER = re.compile(
     r" has (?P<why2>\w{0,1024}) reason"
 )
 _LISTED = 5
+# The ClusterOperators of OLM v0, OLM v1, the catalogs of OpenShift and the PlatformOperators.
+_OF_OLM = frozenset(
+    {
+        "marketplace",
+        "olm",
+        "operator-lifecycle-manager",
+        "operator-lifecycle-manager-catalog",
+        "operator-lifecycle-manager-packageserver",
+        NAME,
+    }
+)
 # A PlatformOperator without conditions is listed with this reason.
 _SILENT = "InstallPending"
 _PENDING = frozenset((_SILENT, "UnpackPending"))
@@ -241,6 +252,25 @@ def summarize_impact(conditions: Iterable[Condition]) -> str:
 def blocks_completion(conditions: Iterable[Condition]) -> bool:
     """Whether an update does not complete while its conditions are so."""
     return "update" in _impact(conditions, "installation", "update", "next minor")[0]
+
+
+def external_remedy(name: str, conditions: Iterable[Condition]) -> tuple[str, ...]:
+    """Steps and commands for a ClusterOperator that is no part of OLM; empty if it is one, or if
+    its conditions block neither the completion nor the start of an update."""
+    blocked, _ = _impact(conditions, "installation", "update", "next minor")
+    if name in _OF_OLM or not {"update", "next minor"}.intersection(blocked):
+        return ()
+    return (
+        f"ClusterOperator {name} is no part of OLM, so this console can't clear its conditions: "
+        "they clear by themselves once the cause is resolved. See their messages, and the "
+        "namespaces under Related Objects.",
+        f"oc describe clusteroperator {name}",
+        "If the messages do not name the cause, see the pods and logs of these namespaces. This "
+        "collects them in a folder:",
+        f"oc adm inspect clusteroperator/{name}",
+        "For a support case, collect the data of the whole cluster:",
+        "oc adm must-gather",
+    )
 
 
 def _is_unavailable(conditions: Iterable[Condition]) -> bool:

@@ -12,6 +12,7 @@ from installs.diagnosis.aggregated import (
     PlatformOperatorStatus,
     explain_aggregated,
     explain_impact,
+    external_remedy,
 )
 from installs.diagnosis.types import read_conditions
 from installs.models import ClusterOperator, ClusterOperatorMember, Operator
@@ -126,6 +127,11 @@ def explanation_of(row: ClusterOperator, groups: Sequence[MemberGroup]) -> Expla
 def impact_of(row: ClusterOperator) -> tuple[str, str]:
     """Two sentences: the operations that it blocks and those that it does not."""
     return explain_impact(read_conditions(row.conditions))
+
+
+def remedy_of(row: ClusterOperator) -> tuple[str, ...]:
+    """Steps and commands outside of this console; empty for a ClusterOperator of OLM."""
+    return external_remedy(row.name, read_conditions(row.conditions))
 
 
 def reasons_of(row: ClusterOperator) -> dict[str, str]:

@@ -105,7 +105,13 @@ class UpdateBlocker:
     message: str
 
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+# "Cluster operators etcd, network are not available" or "Some cluster operators are still updating:
+# etcd"; cluster-version-operator pkg/cvo/status.go and pkg/payload/task_graph.go.
+_NAME = r"[a-z0-9][a-z0-9-]*"
+_NAMES = re.compile(
+    r"luster operators? (?:(?:are|have)\b[^:\n]{0,100}: )?"
+    rf"({_NAME}(?:(?:, and |, | and ){_NAME})*)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +171,6 @@ def _update_of(
         blockers.append(UpdateBlocker("ClusterVersion", row.name, refused.reason, refused.message))
     failing, names = _failure(row)
     named = [operator for operator in cluster_operators if operator.name in names]
-    # A message also has words such as network and storage, the names of healthy ClusterOperators.
     unhealthy = [
         operator for operator in named if blocks_completion(read_conditions(operator.conditions))
     ]
@@ -189,12 +194,12 @@ def _update_of(
 
 
 def _failure(cluster_version: Component) -> tuple[str, set[str]]:
-    """The message of Failing=True, empty if it does not say so, and the words that may be the names
-    of ClusterOperators in it."""
+    """The message of Failing=True, empty if it does not say so, and the names of ClusterOperators
+    that it is about. Other words of it may be names too, as network in "no network"."""
     for condition in read_conditions(cluster_version.conditions):
         if (condition.type, condition.status) == ("Failing", "True"):
-            names = "luster operator" in condition.message
-            return condition.message, set(_NAME.findall(condition.message)) if names else set()
+            lists = _NAMES.findall(condition.message)
+            return condition.message, {name for names in lists for name in re.findall(_NAME, names)}
     return "", set()
 
 

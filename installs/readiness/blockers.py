@@ -88,7 +88,8 @@ class Weight(StrEnum):
     """The severity of a blocker, worst first."""
 
     BLOCKS = "blocks"  # the update can't start, unless forced
-    HOLDS = "holds"  # an operator refuses upgrades now, or an update would not complete
+    COMPLETION = "completion"  # the update starts and does not complete
+    HOLDS = "holds"  # an operator refuses upgrades now
     UNKNOWN = "unknown"  # a deciding fact is not stored
     PLAN = "plan"  # the update succeeds, but leaves something that needs a plan
 

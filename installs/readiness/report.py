@@ -16,9 +16,10 @@ from catalogs.graph import GraphEntry
 from catalogs.models import Bundle, Catalog, Channel, Package
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.semver import read_version
-from installs.diagnosis.aggregated import REFUSED_WHILE_FAILING
+from installs.diagnosis.aggregated import REFUSED_WHILE_FAILING, external_remedy
 from installs.diagnosis.approvals import listing
 from installs.diagnosis.notes import PART_OF_OLM
+from installs.diagnosis.types import read_conditions
 from installs.models import ClusterOperator, Component, Health, Operator
 from installs.queries.overview import ClusterUpdate, Recovery, UpdateBlocker, updates_of
 from installs.readiness.blockers import (
@@ -569,7 +570,7 @@ def _failing(update: ClusterUpdate) -> UpgradeBlocker:
         ]
     return UpgradeBlocker(
         "cluster-failing",
-        Weight.HOLDS,
+        Weight.COMPLETION,
         f"ClusterVersion version says Failing=True: {_one_line(update.failing)}.",
         tuple(remedies),
     )
@@ -582,10 +583,21 @@ def _delayer(row: ClusterOperator) -> UpgradeBlocker:
     because = f" ({row.reason})" if row.reason else ""
     return UpgradeBlocker(
         "cluster-operator-unhealthy",
-        Weight.HOLDS,
+        Weight.COMPLETION,
         f"ClusterOperator {row.name} says {state}{because}: {_one_line(row.message)}. An update "
         "can start, but it does not complete before this has changed.",
-        (_remedy_of(row.message),),
+        _delayer_remedies(row),
+    )
+
+
+def _delayer_remedies(row: ClusterOperator) -> tuple[str, ...]:
+    external = external_remedy(row.name, read_conditions(row.conditions))
+    if not external:
+        return (_remedy_of(row.message),)
+    return (
+        _remedy_of(row.message),
+        f"{row.name} is no part of OLM, so this console can't clear it: see "
+        f"oc describe clusteroperator {row.name}",
     )
 
 

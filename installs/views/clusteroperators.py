@@ -7,6 +7,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
 from installs.models import ClusterOperator
+from installs.presenters.diagnosis import remedy_steps
 from installs.presenters.timeline import condition_reports, timeline
 from installs.queries import clusteroperators as queries
 from installs.queries import operator_detail as detail
@@ -133,6 +134,7 @@ def clusteroperator_detail(request: HttpRequest, cluster: str, name: str) -> Htt
         "explanation": explanation,
         "blocks": blocks,
         "leaves": leaves,
+        "steps": remedy_steps(queries.remedy_of(row)),
         "recovery": recovery if recovery and name in recovery.operators else None,
         "timeline": timeline(key, history, reports=condition_reports([row])),
     }

@@ -33,7 +33,8 @@ from olmweb.web.preferences import remember_view
 
 WORDS = {
     "blocks": "Blocks the update",
-    "holds": "Blocks the completion or an operator",
+    "completion": "Blocks the completion",
+    "holds": "Holds back an operator",
     "unknown": "Unknown",
     "plan": "Plan ahead",
 }

@@ -26,7 +26,7 @@ HEALTH = (
     *("Failed", "Blocked", "Degraded", "NeedsApproval"),
     *("Unknown", "Installing", "Upgrading", "Healthy"),
 )
-SEVERITIES = ("blocks", "holds", "unknown", "plan")
+SEVERITIES = ("blocks", "completion", "holds", "unknown", "plan")
 WATCHES = ("all", "own", "any")
 PACKAGES_SHOWN = 6  # of a rule of an audit; --json has all
 CANDIDATES_SHOWN = 12  # of a resolution; --json has all

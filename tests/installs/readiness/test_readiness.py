@@ -209,7 +209,7 @@ def test_an_operator_that_no_catalog_has_is_not_called_ready(prod: Cluster) -> N
     make_operator(cluster=prod, kind="ClusterExtension", name="unheard")
     found = readiness([prod])[0]
     assert [row.code for row in found.rows] == ["max-openshift-unknown"]
-    assert found.counts == {"blocks": 0, "holds": 0, "unknown": 1, "plan": 0}
+    assert found.counts == {"blocks": 0, "completion": 0, "holds": 0, "unknown": 1, "plan": 0}
 
 
 def make_blocking(cluster: Cluster, message: str, name: str = "operator-lifecycle-manager") -> None:
@@ -286,7 +286,7 @@ def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) ->
     }
     Component.objects.filter(kind="ClusterVersion").update(conditions=[condition])
     row = the_row(prod, "cluster-failing")
-    assert (row.kind, row.weight) == ("ClusterVersion", "holds")
+    assert (row.kind, row.weight) == ("ClusterVersion", "completion")
     assert row.sentence == (
         "ClusterVersion version says Failing=True: Cluster operator etcd is not available."
     )
@@ -321,6 +321,29 @@ def test_a_word_of_the_message_that_names_a_healthy_cluster_operator_is_not_the_
     assert row.ways[0].startswith("Resolve ClusterOperator etcd first")
 
 
+@pytest.mark.parametrize(
+    ("message", "names"),
+    [
+        ("Cluster operator etcd is not available: no network between its members", ("etcd",)),
+        ("Cluster operators etcd, network are not available, as is dns", ("etcd", "network")),
+        ("Some cluster operators are still updating: dns and etcd", ("dns", "etcd")),
+        (
+            "Multiple errors:\n* Cluster operator etcd is degraded: no network\n* Could not update",
+            ("etcd",),
+        ),
+    ],
+)
+def test_only_cluster_operators_that_the_message_is_about_recovered(
+    prod: Cluster, message: str, names: tuple[str, ...]
+) -> None:
+    make_cluster_failing(message)
+    for name in ("dns", "etcd", "network"):
+        make_clusteroperator(prod, name)
+    recovery = the_row(prod, "cluster-failing").recovery
+    assert recovery is not None
+    assert recovery.operators == names
+
+
 def test_a_verdict_names_all_cluster_operators_without_which_no_update_completes(
     prod: Cluster,
 ) -> None:
@@ -339,7 +362,7 @@ def test_a_cluster_operator_that_blocks_the_completion_alone_has_a_row(
         message="Unable to upload", severity=2,
     )  # fmt: skip
     row = the_row(prod, "cluster-operator-unhealthy")
-    assert (row.kind, row.name, row.weight) == ("ClusterOperator", "insights", "holds")
+    assert (row.kind, row.name, row.weight) == ("ClusterOperator", "insights", "completion")
     assert row.sentence.startswith(
         "ClusterOperator insights says Degraded=True (UploadFailed): Unable to upload. An update "
     )
@@ -355,6 +378,18 @@ def test_a_cluster_operator_that_blocks_the_completion_alone_has_a_row(
         "Won’t complete An update starts, and does not complete before ClusterOperator insights "
         "recovers."
     ) in overview.text
+
+
+def test_the_severities_of_the_filter_are_the_badges_of_the_rows(
+    reader: Client, prod: Cluster
+) -> None:
+    make_clusteroperator(prod, "insights", degraded="True", severity=2)
+    page = assert_page(reader.get("/readiness/", {"weight": "completion"}))
+    badge = "Blocks the completion"
+    assert f"{badge} A ClusterOperator blocks the completion" in page.text
+    assert f"Blocks the update {badge} Holds back an operator Unknown Plan ahead" in page.text
+    narrowed = assert_page(reader.get("/readiness/", {"weight": "holds"})).text
+    assert f"{badge} A ClusterOperator" not in narrowed
 
 
 def make_cluster_failing(message: str) -> None:
@@ -401,7 +436,9 @@ def test_a_failing_cluster_links_to_the_cluster_operator_in_the_column_of_resolu
     step += "that was started with it does not complete. Why ClusterOperator etcd fails"
     assert step in text
     assert (
-        "Resolve the cause; the condition clears by itself. Conditions of ClusterOperator insights"
+        "Resolve the cause; the condition clears by itself. insights is no part of OLM, so this "
+        "console can't clear it: see oc describe clusteroperator insights Conditions and next "
+        "steps of ClusterOperator insights"
     ) in text
 
 

@@ -72,6 +72,26 @@ def test_when_they_may_not_be_read_the_page_says_so(reader: Client) -> None:
     assert "ClusterOperators can't be read" in assert_page(reader.get("/cluster-operators/")).text
 
 
+def test_a_cluster_operator_that_is_no_part_of_olm_has_its_next_steps_elsewhere(
+    reader: Client, prod: Cluster
+) -> None:
+    make_clusteroperator(prod, "insights", degraded="True", severity=2, message="No upload")
+    make_clusteroperator(prod, "marketplace", degraded="True", severity=2)
+    make_clusteroperator(prod, "dns")
+    page = assert_page(reader.get("/cluster-operators/prod/insights"))
+    assert "It blocks the completion of a running update." in page.text
+    assert "Next steps ClusterOperator insights is no part of OLM, so this console" in page.text
+    for command in (
+        "oc describe clusteroperator insights",
+        "oc adm inspect clusteroperator/insights",
+        "oc adm must-gather",
+    ):
+        assert command in page.text
+    for name in ("marketplace", "dns"):
+        page = assert_page(reader.get(f"/cluster-operators/prod/{name}"))
+        assert "Next steps" not in page.text
+
+
 def test_the_aggregated_one_groups_its_members_by_our_finding(
     reader: Client, prod: Cluster
 ) -> None:

@@ -181,11 +181,11 @@ def test_the_next_catalog_is_chosen_in_the_address(reader: Client, blocked: Cata
         ("/readiness/?next=nonsense", 400, "names no catalog"),
         ("/readiness/?next=-/gone", 404, "gone"),
         ("/readiness/?cluster=gone", 404, "There is no cluster gone"),
-        ("/readiness/?weight=heavy", 400, "blocks, holds, unknown, plan"),
+        ("/readiness/?weight=heavy", 400, "blocks, completion, holds, unknown, plan"),
         ("/api/v1/readiness?next_catalog=nonsense", 400, "must be CLUSTER/NAME"),
         ("/api/v1/readiness?next_catalog=-/gone", 404, "gone"),
         ("/api/v1/readiness?cluster=gone", 200, '"count":0'),
-        ("/api/v1/readiness?severity=heavy", 400, "blocks, holds, unknown, plan"),
+        ("/api/v1/readiness?severity=heavy", 400, "blocks, completion, holds, unknown, plan"),
     ],
 )
 def test_what_can_not_be_read_is_said_in_a_sentence(
