@@ -204,6 +204,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     installed = succeeded and healthy and latest.verb != Action.Verb.REMOVE
     context = {
         "action": action,
+        "shell_removed": [action.cluster] if action.cluster.removed else [],
         "latest": latest,
         "earlier": _earlier(action, later),
         "ended": ended,

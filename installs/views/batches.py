@@ -283,6 +283,7 @@ def batch_detail(request: HttpRequest, id: int) -> HttpResponse:
         "attention_count": attention_count,
         "attention_more": attention_count - ATTENTION_SHOWN,
         "batch": progress.batch,
+        "shell_removed": [progress.batch.cluster] if progress.batch.cluster.removed else [],
         "progress": progress,
         "ended": not progress.open,
         "final": final,

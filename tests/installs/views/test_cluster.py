@@ -18,7 +18,7 @@ from installs.actions.crd_check import read_check, request_check
 from installs.actions.record import dry_run, request
 from installs.actions.removal import plan_remove
 from installs.actions.requests import submit
-from installs.models import Action, CrdCheck, ObjectYaml, Operator
+from installs.models import Action, ActionBatch, CrdCheck, ObjectYaml, Operator
 from installs.queries.watched_resources import missing_rules
 from installs.reports.object_yaml import read_object
 from installs.state.full_sync import record_crash
@@ -35,7 +35,7 @@ from tests.factories import (
 )
 from tests.kubefake import KubeFake
 from tests.worlds.html import assert_fragment, assert_page
-from tests.worlds.operators import MODE, make_clusteroperator, make_failing
+from tests.worlds.operators import MODE, make_action, make_clusteroperator, make_failing
 from tests.worlds.subscriptions import make_orphan, make_subscription
 
 pytestmark = pytest.mark.django_db
@@ -228,6 +228,8 @@ def test_each_page_of_a_removed_cluster_says_once_that_it_was_removed(
 ) -> None:
     client.force_login(alice)
     make_cluster(name="lab")
+    batch = ActionBatch.objects.create(cluster=removed, verb="install", idempotency_key="1")
+    action = make_action(removed, batch=batch)
     for path in (
         PAGE,
         "/?cluster=prod",
@@ -244,6 +246,8 @@ def test_each_page_of_a_removed_cluster_says_once_that_it_was_removed(
         "/software/prod/redhat-operators/tea/install",
         "/software/prod/redhat-operators/tea/export",
         "/report/?cluster=prod",
+        f"/activity/actions/{action.pk}",
+        f"/activity/bulk-installs/{batch.pk}",
     ):
         text = assert_page(client.get(path)).text
         assert "Cluster prod is no longer named in OLMWEB_CLUSTERS" in text, path
