@@ -85,13 +85,15 @@ def notifications(
     clusters: Sequence[Cluster],
     since: datetime,
     to_decide: Iterable[InstallRequest],
+    *,
+    acts: bool,
 ) -> list[Entry]:
     """The newest entries after `since`, at most LIMIT, newest first; six queries. `to_decide` are
-    the waiting requests that the user may decide."""
+    the waiting requests that the user may decide; `acts`: the user may approve InstallPlans."""
     names = {cluster.pk: cluster.name for cluster in clusters}
     entries = [
         *_changes(names, since),
-        *_approvals(names, since),
+        *(_approvals(names, since) if acts else ()),
         *(_request(row, "approvals") for row in to_decide if row.created_at > since),
         *finished_actions(user, since),
         *_decided(user, since),

@@ -22,7 +22,7 @@ from installs.queries.notifications import (
     notifications,
     read_until,
 )
-from olmweb.accounts.roles import person_of, sign_in_required
+from olmweb.accounts.roles import may_act, person_of, sign_in_required
 from olmweb.models import Preferences
 from olmweb.web.context import attention, clusters
 from olmweb.web.forms import read_page
@@ -133,7 +133,8 @@ def _entries(request: HttpRequest, since: datetime) -> list[Entry]:
     user = person_of(request)
     rows = clusters(request)
     announced = frozenset(request.session.get(ANNOUNCED, ()))
-    entries = notifications(user, rows, since, waiting_for(user, rows))
+    to_decide, acts = waiting_for(user, rows), may_act(user)[0]
+    entries = notifications(user, rows, since, to_decide, acts=acts)
     return [entry for entry in entries if entry.url not in announced]
 
 

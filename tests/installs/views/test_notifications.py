@@ -73,8 +73,9 @@ def test_approvals_and_requests_that_wait_are_listed_for_those_who_may_decide(
     assert "requested by bob" in page
     client.force_login(bob)
     page = assert_page(client.get(PAGE)).text
-    assert "Upgrade to 2.0.0" in page
+    assert "Upgrade to 2.0.0" not in page
     assert "Installation request" not in page
+    assert client.get(BELL).context["count"] == 0
 
 
 def test_own_finished_actions_and_decided_requests_are_listed_and_those_of_others_are_not(
