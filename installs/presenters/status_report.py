@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from django.core.paginator import Page
+from django.template.defaultfilters import pluralize
 
 from catalogs.revisions.text import plain
 from installs.models import Health, InstallRequest, Transition
@@ -269,9 +270,9 @@ def _waiting_markdown(work: Waiting) -> Iterator[str]:
     for crd in work.crds:
         yield f"- CRD with stale storedVersions: {plain(crd.name)} on {plain(crd.cluster.name)}\n"
     if work.upgrades:
-        yield f"- {work.upgrades} upgrades available\n"
+        yield f"- {work.upgrades} upgrade{pluralize(work.upgrades)} available\n"
     if work.actions:
-        yield f"- {work.actions} actions in progress\n"
+        yield f"- {work.actions} action{pluralize(work.actions)} in progress\n"
     if not work.any:
         yield "Nothing.\n"
 

@@ -25,7 +25,7 @@ def choose(page: Page, *packages: str) -> None:
         for box in refused.all():
             box.check()
         page.get_by_role("button", name="Review again").click()
-    expect(page.get_by_role("main")).to_contain_text("Cluster sandbox would accept 2.")
+    expect(page.get_by_role("main")).to_contain_text("would accept the installation of 2 packages.")
 
 
 def test_a_selection_is_reviewed_installed_and_followed_live(new_page) -> None:

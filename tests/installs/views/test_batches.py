@@ -212,7 +212,7 @@ def test_one_review_shows_all_manifests_and_one_confirmation_makes_an_action_eac
     page = assert_page(reviewed)
     assert page.text.count("kind: PlatformOperator") == 2
     assert page.tags.count("details") >= 2
-    assert "Cluster prod would accept 2" in page.text
+    assert "Cluster prod would accept the installation of 2 packages." in page.text
     assert not Action.objects.exists()
     sent = confirmation(reviewed)
     confirmed = writer.post(URL, sent)

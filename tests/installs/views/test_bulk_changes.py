@@ -137,7 +137,10 @@ def test_the_overview_leads_to_the_review_of_the_first_change_of_a_cause(
     link = next(link for link in page.links if "change=migrate" in link)
     opened = client.get(link)
     assert AT_ONCE in opened.content.decode()
-    assert "A server-side dry run of 2 operators is running." in assert_page(opened).text
+    assert (
+        "A server-side dry run of 2 operators is running. Its result follows here."
+        in assert_page(opened).text
+    )
     assert "Waiting for the cluster" not in assert_page(opened).text
     cancel = '<a class="pf-v6-c-button pf-m-link" href="/?cluster=prod">Cancel</a>'
     assert cancel in opened.content.decode()
@@ -291,7 +294,7 @@ def test_one_confirmation_migrates_each_by_one_action(
 ) -> None:
     reviewed = review(writer, "migrate", "acme", "brisk")
     page = assert_page(reviewed)
-    assert "Cluster prod would accept 2" in page.text
+    assert "Cluster prod would accept the change of 2 PlatformOperators." in page.text
     assert not Action.objects.exists()
     sent = confirmation(reviewed, "migrate", "acme", "brisk")
     confirmed = writer.post(URL, sent)

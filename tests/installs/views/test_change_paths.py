@@ -79,6 +79,17 @@ def test_an_upgrade_and_an_approval_are_shown_in_full(writer: Client) -> None:
     assert "approved: true" in page.text
 
 
+def test_an_approval_needs_no_review_and_has_one_primary_button(writer: Client) -> None:
+    waiting_upgrade()
+    response = writer.get("/installplans/prod/apps/install-x/approve")
+    assert primary_buttons(response) == ["Approve"]
+    text = assert_page(response).text
+    assert '<h2 id="step-review">Dry run</h2>' in response.content.decode()
+    assert "Approve runs a server-side dry run first" in text
+    assert "is not required" in text
+    assert "Review first" in text
+
+
 def judged(rule: str, path: str, version: str = "1.1.0", **fields: Any) -> None:
     """A stored verdict on a bundle of etcd, with a sentence that no template has."""
     make_prediction(
