@@ -12,20 +12,20 @@ from catalogs.revisions.compare import ChangeKind, PackageChange
 _FIELDS = {
     "version": "version",
     "release": "release",
-    "display_name": "name",
     "min_kube_version": "Kubernetes from",
     "max_openshift_version": "OpenShift up to",
     "suggested_namespace": "suggested namespace",
     "released_at": "created",
 }
 _Facts = dict[str, frozenset[str]]
+_NAME = "display name"  # no requirement: a change of its own
 
 
 def describe_bundles(
     changes: Sequence[PackageChange], first: Catalog, second: Catalog
 ) -> list[PackageChange]:
-    """The changes, with what differs as `before` and `after` of each changed bundle. Two queries,
-    none without such bundles."""
+    """The changes, with what differs as `before` and `after` of each changed bundle; a display name
+    that differs is a change of its own. Two queries, none without such bundles."""
     wanted = {
         (change.package, change.subject)
         for change in changes
@@ -36,11 +36,18 @@ def describe_bundles(
     facts = _facts(wanted, (first.pk, second.pk))
     described = []
     for change in changes:
-        if change.kind == ChangeKind.BUNDLE_CHANGED:
-            key = (change.package, change.subject)
-            old, new = facts.get((first.pk, *key), {}), facts.get((second.pk, *key), {})
-            change = change._replace(before=_only_in(old, new), after=_only_in(new, old))
-        described.append(change)
+        if change.kind != ChangeKind.BUNDLE_CHANGED:
+            described.append(change)
+            continue
+        key = (change.package, change.subject)
+        old, new = facts.get((first.pk, *key), {}), facts.get((second.pk, *key), {})
+        names = [next(iter(bundle.pop(_NAME, ())), "") for bundle in (old, new)]
+        renamed = names[0] != names[1]
+        if old != new or not renamed:
+            described.append(change._replace(before=_only_in(old, new), after=_only_in(new, old)))
+        if renamed:
+            kind, (before, after) = ChangeKind.DISPLAY_NAME_CHANGED, names
+            described.append(change._replace(kind=kind, before=before, after=after))
     return described
 
 
@@ -79,6 +86,7 @@ def _facts(
 def _labelled(bundle: Bundle, apis: Sequence[BundleGVK]) -> Iterator[tuple[str, set[str]]]:
     for field, label in _FIELDS.items():
         yield label, {getattr(bundle, field)} - {""}
+    yield _NAME, {bundle.display_name} - {""}
     yield "install modes", set(bundle.install_modes)
     packages = bundle.required_packages
     yield "required packages", {f"{package['name']} {package['range']}" for package in packages}

@@ -21,6 +21,8 @@ class ChangeKind(StrEnum):
     BUNDLE_PRUNED = "bundle pruned"  # the same, below the oldest version that is left
     BUNDLE_CHANGED = "bundle changed"  # subject: bundle; before, after: the facts that differ, if
     # they are still stored
+    DISPLAY_NAME_CHANGED = "display name changed"  # subject: bundle; before, after: display name;
+    # of the current revisions of two catalogs alone
     IMAGES_CHANGED = "images changed"  # subject: bundle; before, after: its own image if it differs
     CHANNEL_ADDED = "channel added"  # subject: channel; after: head
     CHANNEL_REMOVED = "channel removed"  # subject: channel; before: head

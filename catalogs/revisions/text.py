@@ -30,6 +30,7 @@ _COUNTED = {
     ChangeKind.BUNDLE_ADDED: ("bundle added", "bundles added"),
     ChangeKind.IMAGES_CHANGED: ("bundle with changed images", "bundles with changed images"),
     ChangeKind.BUNDLE_CHANGED: ("bundle with changed content", "bundles with changed content"),
+    ChangeKind.DISPLAY_NAME_CHANGED: ("changed display name", "changed display names"),
     ChangeKind.UNDEPRECATED: ("deprecation withdrawn", "deprecations withdrawn"),
 }
 _TITLES = {
@@ -46,6 +47,7 @@ _TITLES = {
     ChangeKind.BUNDLE_ADDED: "Added",
     ChangeKind.IMAGES_CHANGED: "Images changed",
     ChangeKind.BUNDLE_CHANGED: "Content changed",
+    ChangeKind.DISPLAY_NAME_CHANGED: "Display name changed",
     ChangeKind.UNDEPRECATED: "No longer deprecated",
 }
 
@@ -72,6 +74,10 @@ _COUNTED_BETWEEN = {
         "bundle with different requirements or APIs",
         "bundles with different requirements or APIs",
     ),
+    ChangeKind.DISPLAY_NAME_CHANGED: (
+        "bundle with different display names",
+        "bundles with different display names",
+    ),
 }
 _TITLES_BETWEEN = {
     ChangeKind.PACKAGE_REMOVED: "Packages only in A",
@@ -88,6 +94,7 @@ _TITLES_BETWEEN = {
     ChangeKind.CHANNEL_CHANGED: "Content of channels differs",
     ChangeKind.IMAGES_CHANGED: "Images differ",
     ChangeKind.BUNDLE_CHANGED: "Requirements or APIs differ",
+    ChangeKind.DISPLAY_NAME_CHANGED: "Display names differ",
 }
 # Only in one catalog: the section says so already, the line has the head of the default channel.
 _WHOLE = (ChangeKind.PACKAGE_REMOVED, ChangeKind.PACKAGE_ADDED)
@@ -153,7 +160,9 @@ def item_between(change: PackageChange, sides: Sides) -> str:
             return f"{subject}: {both}{newer}"
         case ChangeKind.DEFAULT_CHANNEL_CHANGED:
             return both
-        case ChangeKind.IMAGES_CHANGED | ChangeKind.BUNDLE_CHANGED if before or after:
+        case (
+            ChangeKind.IMAGES_CHANGED | ChangeKind.BUNDLE_CHANGED | ChangeKind.DISPLAY_NAME_CHANGED
+        ) if before or after:
             return f"{subject}: {both}"
         case ChangeKind.IMAGES_CHANGED:
             return f"{subject}: related images"

@@ -112,7 +112,11 @@ def read_query_string(params: QueryDict, notices: list[str]) -> ChangesQuery:
 def filter_context(query: ChangesQuery, sides: Sides | None = None) -> dict[str, Any]:
     """The values of the filter fields; their words for two catalogs with `sides`."""
     return {
-        "kinds": [(kind, kind_label(kind, sides)) for kind in CatalogChange.Kind.values],
+        "kinds": [
+            (kind, kind_label(kind, sides))
+            for kind in CatalogChange.Kind.values
+            if sides or kind != CatalogChange.Kind.DISPLAY_NAME_CHANGED
+        ],
         "kind_chosen": next(iter(query.kinds), ""),
         "package_filter": query.package,
         "show": query.show,

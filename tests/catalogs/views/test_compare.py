@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from catalogs.models import Catalog, CatalogChange, CatalogRevision
+from catalogs.models import Bundle, BundleGVK, Catalog, CatalogChange, CatalogRevision
 from installs.models import Operator
 from olmweb.models import Cluster
 from tests.factories import make_bundle, make_catalog, make_cluster, make_operator, make_package
@@ -303,6 +303,28 @@ def test_requirements_and_apis_that_differ_are_named(
     assert "AllNamespaces; provided APIs Other.v1.example.com in second" in page.text
     assert "Images differ" in page.text.split("From prod/first")[1]
     assert "not compared" not in page.text
+
+
+def test_a_display_name_that_differs_is_no_requirement(
+    reader: Client, pair: tuple[Catalog, Catalog]
+) -> None:
+    Bundle.objects.filter(package__catalog=pair[1]).update(display_name="Kept (community)")
+    query = {"from": str(pair[0]), "to": str(pair[1])}
+    page = assert_page(reader.get(COMPARE, query))
+    assert "1 bundle with different requirements or APIs" in page.text
+    assert "1 bundle with different display names" in page.text
+    names = "kept.v1.0.0: none in first, Kept (community) in second"
+    assert names in page.text.split("Display names differ")[-1]
+    Bundle.objects.filter(package__catalog=pair[1]).update(
+        install_modes=["OwnNamespace"], display_name="Other"
+    )
+    BundleGVK.objects.all().delete()
+    page = assert_page(reader.get(COMPARE, query))
+    assert "1 bundle with different display names" in page.text
+    assert "1 bundle with different requirements or APIs" not in page.text
+    page = assert_page(reader.get(COMPARE, query | {"kind": "display name changed"}))
+    assert "Display names differ" in page.text
+    assert "Images differ" not in page.text.split("From prod/first")[1]
 
 
 def test_what_the_packagemanifest_api_omits_is_not_known_and_no_difference(
