@@ -19,6 +19,7 @@ from catalogs.verdicts.rules import Verdict
 from catalogs.views.presenters import catalog_status
 from installs import methods
 from installs.actions.crd_safety import install_crd_safety
+from installs.actions.dependencies import dependencies_of
 from installs.actions.install_rows import InstallRows
 from installs.actions.plan import (
     best_method,
@@ -147,6 +148,7 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         context |= {"plan": plan, "name": plan.name}
         if plan.choice:
             context["crds"] = install_crd_safety(rows, plan.choice, plan.target)
+            context["dependencies"] = dependencies_of(plan.choice, rows, plan.target)
         versions = {bundle.name: bundle.version for bundle in rows.bundles}
         context["upgrades"] = upgrades_sentence(plan.route, versions)
         context |= _fields(rows, plan.choice, values, plan.target)

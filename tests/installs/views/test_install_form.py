@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from catalogs.models import Bundle, Catalog, Package
+from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from installs.actions import record
 from installs.actions.objects import DryRun
 from installs.actions.upgrade_route import upgrades_sentence
@@ -281,6 +283,48 @@ def test_a_request_begins_with_a_method_that_can_work(
     verdict("", "Subscription")
     client.force_login(bob)
     assert client.get(f"{PACKAGE}/request").context["chosen"]["path"] == "Subscription"
+
+
+def test_packages_that_olm_installs_too_are_named_with_their_catalog(
+    writer: Client, prod: Cluster, package: Package, django_assert_max_num_queries: Any
+) -> None:
+    query = {"path": "Subscription", "namespace": "team-a"}
+    for _ in range(2):  # the first form also finds out what the database can do
+        with CaptureQueriesContext(connection) as queries:
+            assert "Dependencies of" not in assert_page(writer.get(INSTALL, query)).text
+    bundle = Bundle.objects.get(name="etcd.v1.1.0")
+    bundle.required_packages = [{"name": "store", "range": ">=2.0.0"}]
+    bundle.save()
+    for group in ("store.example", "gone.example"):
+        BundleGVK.objects.create(
+            bundle=bundle, group=group, version="v1", kind="Bucket", required=True
+        )
+    provided = {"2.1.0": {"provides": [("store.example", "v1", "Bucket")]}}
+    for name, namespace, priority in (
+        ("old", "openshift-marketplace", 9),
+        ("next", "openshift-marketplace", 1),
+        ("foreign", "team-b", 10),
+    ):
+        catalog = make_catalog(
+            cluster=prod, name=name, slug=name, namespace=namespace, priority=priority,
+            source_kind="CatalogSource",
+        )  # fmt: skip
+        make_component(cluster=prod, kind="CatalogSource", name=name, namespace=namespace)
+        version = "1.0.0" if name == "old" else "2.1.0"
+        facts = {} if name == "old" else provided
+        make_package(catalog=catalog, name="store", channels={"stable": (version,)}, bundles=facts)
+    with django_assert_max_num_queries(len(queries) + 3):
+        page = assert_page(writer.get(INSTALL, query))
+    also = "OLM also installs store from catalog openshift-marketplace/next"
+    assert f"Package store >=2.0.0: {also}" in page.text
+    assert page.text.count(also) == 2
+    assert "no catalog that the namespace can use offers it" in page.text
+    extension = writer.get(INSTALL, {**query, "path": "ClusterExtension"})
+    assert "Dependencies of" not in assert_page(extension).text
+    make_operator(cluster=prod, kind="Subscription", namespace="team-a", name="store")
+    page = assert_page(writer.get(INSTALL, query))
+    assert "store is installed in the namespace" in page.text
+    assert also not in page.text
 
 
 @pytest.mark.parametrize("path", ["", "PlatformOperator", "ClusterExtension", "Subscription"])
@@ -565,6 +609,19 @@ def test_after_the_dry_run_its_outcome_has_the_focus_and_not_install(
     content = writer.post(INSTALL, values).content.decode()
     assert re.findall(r"<(\w+)[^>]*data-focus", content) == ["div"]
     assert re.search(r'<div role="status" tabindex="-1" data-focus>\s*<span[^>]*olm-label', content)
+
+
+def test_the_outcome_for_several_objects_is_said_once(
+    writer: Client, package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = (("Namespace team-a", "accepted"), ("Subscription team-a/etcd", "allowed"))
+    for count, sentence in ((2, False), (1, True)):
+        outcome = DryRun(ok=True, message="Cluster prod accepts it.", objects=objects[:count])
+        monkeypatch.setattr(record, "dry_run", lambda *_, outcome=outcome: outcome)
+        values = {"path": "Subscription", "namespace": "team-a", "step": "review"}
+        text = assert_page(writer.post(INSTALL, values)).text
+        assert ("Cluster prod accepts it." in text) == sentence
+        assert ("Namespace team-a: accepted" in text) != sentence
 
 
 def test_a_page_that_opens_with_a_missing_value_shows_the_verdict_and_keeps_the_focus(
