@@ -45,7 +45,7 @@ def test_a_first_visitor_installs_an_operator_by_the_button_of_the_start_page(
     began = time.monotonic()
     panel = page.get_by_role("region", name="Demo")
     expect(panel).to_contain_text("This is a demo with a simulated cluster.")
-    press(page, "button", "Sign in and install Tracing Demo", "Install Tracing Demo")
+    press(page, "button", "Sign in as operator and install Tracing Demo", "Install Tracing Demo")
     review = page.get_by_role("main").get_by_role("button", name="Review", exact=True)
     expect(review).to_be_in_viewport(ratio=1)  # above what is below the fold
     press(page, "button", "Review", "Install Tracing Demo")

@@ -28,6 +28,7 @@ def test_a_demo_says_that_it_is_one_with_its_accounts_and_tasks(
     page = assert_page(client.get("/"))
     assert "This is a demo with a simulated cluster." in page.text
     assert "operator demo-operator" in page.text
+    assert "Sign in as operator and install Tracing Demo" in page.text
     for link in ("/operators/?view=cause", "/readiness/"):
         assert link in page.links
     tasks = [link for link in page.links if link.startswith("/software/?installable=")]
