@@ -88,23 +88,32 @@ def full_package(package: Package) -> Package:
     return full[0] if full else package
 
 
-def longest_upgrade_paths(packages: Collection[int]) -> dict[int, list[str]]:
+def longest_upgrade_paths(packages: Collection[int]) -> dict[int, list[str] | None]:
     """Package key -> the longest series of upgrades that OLM v0 makes in the default channel: the
-    versions of its bundles, or the name of a bundle without a version. Packages without an upgrade,
-    or with a graph that OLM v0 refuses, are left out. Two queries."""
+    versions of its bundles, or the name of a bundle without a version; None for several bundles
+    without an upgrade graph (PackageManifest). Packages without an upgrade, or with a graph that
+    OLM v0 refuses, are left out. Two queries."""
     entries: dict[int, list[GraphEntry]] = defaultdict(list)
     of_default = ChannelEntry.objects.filter(
         channel__package__in=packages, channel__name=F("channel__package__default_channel")
     )
-    fields = ("channel__package", *_ENTRY_FIELDS)
-    for package, *values in of_default.order_by("channel", "ordinal").values_list(*fields):
+    fields = ("channel__package", "channel__package__catalog__access_method", *_ENTRY_FIELDS)
+    without_graph = set()
+    for package, access_method, *values in of_default.order_by("channel", "ordinal").values_list(
+        *fields
+    ):
         entries[package].append(_entry(*values))
+        if access_method == PACKAGE_MANIFEST:
+            without_graph.add(package)
     bundles: dict[int, list[ResolverBundle]] = defaultdict(list)
     rows = Bundle.objects.filter(package__in=entries).order_by()
     for package, *values in rows.values_list("package", "name", "version"):
         bundles[package].append(ResolverBundle(*values))
-    paths = {}
+    paths: dict[int, list[str] | None] = {}
     for package, of_package in entries.items():
+        if package in without_graph:
+            paths |= {package: None} if len(of_package) > 1 else {}
+            continue
         facts = ResolverPackage("", "default", {"default": of_package}, bundles[package])
         names = longest_path(analyse(facts, V0, "default"))
         versions = {bundle.name: bundle.version for bundle in bundles[package]}

@@ -14,7 +14,20 @@ from django.apps import apps
 from django.db.models import QuerySet
 
 from catalogs.install_methods import InstallMethod
-from catalogs.search.index import COUNTED, FACETS, NO, YES, PackageGroup, Row, SearchIndex
+from catalogs.search.index import (
+    COUNTED,
+    FACETS,
+    MANY,
+    NO,
+    PACKAGE_FACETS,
+    SEVERAL,
+    SINGLE,
+    SOME,
+    YES,
+    PackageGroup,
+    Row,
+    SearchIndex,
+)
 from catalogs.search.matching import Hits, Score
 from catalogs.search.query import SearchQuery, most_alike, parse_query
 from olmweb.models import Cluster
@@ -32,7 +45,9 @@ _COUNTS: dict[str, Callable[[Row], int]] = {
 FAILED = "failed"  # asked for on a cluster, but no attempt got it installed
 ANSWERS = {
     "installable": tuple(f"{path}{mark}" for mark in ("", "-unknown") for path in InstallMethod),
-    "deprecated": (YES, NO),
+    "catalogs": (SEVERAL, SINGLE),
+    "versions": (MANY, "2", "1", "0"),
+    "deprecated": (YES, SOME, NO),
     "installed": (YES, FAILED, NO),
 }
 # Values of installs.models.Health: a failed attempt is not an installation, it needs attention.
@@ -181,29 +196,34 @@ def find_packages(
     if "catalog" in chosen:
         chosen["catalog"] = frozenset(index.sources.get(slug, slug) for slug in chosen["catalog"])
     active = [(names.index(key), values) for key, values in chosen.items() if key in FACETS]
-    wanted = filters.chosen.get(INSTALLED)
+    wanted = {key: values for key, values in chosen.items() if key not in FACETS}
     scores = hits.scores if hits else None
     every = scores is None and not filters.chosen  # the index has the counts
     counted: list[list[Iterable[str]]] = [[] for _ in range(COUNTED)]
-    installed_counts = dict.fromkeys(ANSWERS[INSTALLED], 0)
+    of_packages = {name: Counter[str]() for name in (INSTALLED, *PACKAGE_FACETS)}
+    of_packages[INSTALLED].update(dict.fromkeys(ANSWERS[INSTALLED], 0))
     matches = []
     for group in index.groups:
-        answer = installed.get(group.rows[0].name, NO)
-        other_answer = wanted is not None and answer not in wanted
         passed, near = _sift(group, scores, active)
-        if passed:
-            installed_counts[answer] += 1
-            if not other_answer:
-                matches.append(PackageMatch(passed[0], group.rows, group.differs))
-        if every or other_answer or not (passed or near):
+        if not (passed or near):
             continue
-        _count(counted, group, passed, near)
+        answers = {INSTALLED: installed.get(group.rows[0].name, NO), **group.package_values}
+        refusing = [name for name, values in wanted.items() if answers[name] not in values]
+        if passed and len(refusing) < 2:
+            for name in refusing or answers:
+                of_packages[name][answers[name]] += 1
+        if refusing:
+            continue
+        if passed:
+            matches.append(PackageMatch(passed[0], group.rows, group.differs))
+        if not every:
+            _count(counted, group, passed, near)
     counts: Sequence[Mapping[str, int]] = (
         index.counts if every else [Counter(chain.from_iterable(tally)) for tally in counted]
     )
     return Result(
         matches=tuple(_ordered(matches, filters.sort, scores)),
-        counts={**dict(zip(names, counts, strict=False)), INSTALLED: installed_counts},
+        counts={**dict(zip(names, counts, strict=False)), **of_packages},
         names=len(index.groups),
     )
 

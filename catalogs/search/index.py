@@ -37,6 +37,9 @@ from catalogs.verdicts.rules import Verdict
 from olmweb.models import LOCAL
 
 YES, NO = "yes", "no"
+SOME = "some"  # catalogs mark the package as deprecated, others don't
+SEVERAL, SINGLE = "several", "single"
+MANY = "3-or-more"
 _VERSION = re.compile(r"[.-]?v?\d+\.\d+.*$", re.DOTALL)
 _COMPANY = {"inc", "llc", "ltd", "gmbh", "ag", "corp", "corporation", "limited", "co", "the", "by"}
 LEAST_COMMON = 0.2  # share of common words in two summaries of one package
@@ -145,13 +148,25 @@ FACETS: dict[str, Callable[[Row], tuple[str, ...]]] = {
     "capability": lambda row: (row.capability,) if row.capability else (),
     "install_mode": lambda row: row.install_modes,
     "infrastructure_feature": lambda row: row.infrastructure_features,
-    "deprecated": lambda row: (YES if row.deprecated else NO,),
     "keyword": lambda row: row.keywords,
     "provides": lambda row: row.provides + row.provided_before,
 }
 UNCOUNTED = ("keyword", "provides")  # the last: these filter only, there are thousands of values
 COUNTED = len(FACETS) - len(UNCOUNTED)
 _INSTALLABLE = list(FACETS).index("installable")
+
+
+def _is_deprecated(rows: Sequence[Row]) -> str:
+    marked = [row.deprecated for row in rows]
+    return YES if all(marked) else SOME if any(marked) else NO
+
+
+# Of all rows of one package name, the best rank first; each package has one value of each.
+PACKAGE_FACETS: dict[str, Callable[[Sequence[Row]], str]] = {
+    "catalogs": lambda rows: SEVERAL if len({row.source for row in rows}) > 1 else SINGLE,
+    "versions": lambda rows: MANY if rows[0].bundle_count > 2 else str(rows[0].bundle_count),
+    "deprecated": _is_deprecated,
+}
 
 
 @dataclass(frozen=True)
@@ -164,6 +179,11 @@ class PackageGroup:
     values: tuple[frozenset[str], ...]
     differs: tuple[str, ...]
     source_rows: tuple[Row, ...]
+
+    @cached_property
+    def package_values(self) -> Mapping[str, str]:
+        """The value of each of PACKAGE_FACETS."""
+        return {name: value(self.rows) for name, value in PACKAGE_FACETS.items()}
 
     @cached_property
     def alike(self) -> frozenset[int]:

@@ -9,7 +9,7 @@ from django.http import HttpRequest, QueryDict
 from catalogs.models import Catalog
 from catalogs.search.find import ANSWERS, INSTALLED, SORTS, Filters
 from catalogs.search.images import DIGEST_START, digest_of
-from catalogs.search.index import FACETS
+from catalogs.search.index import FACETS, PACKAGE_FACETS
 from catalogs.search.query import MAX_WORDS, parse_query
 from olmweb.models import Cluster
 from olmweb.web.context import clusters, default_cluster
@@ -18,7 +18,7 @@ from olmweb.web.forms import OptionField, PageField, QueryForm, TextField, clean
 MAX_QUERY = 200  # characters of a search
 MAX_VALUE = 300  # characters of a facet value: the longest column behind one
 MAX_VALUES = 20  # values of one facet
-FILTER_NAMES = (INSTALLED, *FACETS)
+FILTER_NAMES = (INSTALLED, *PACKAGE_FACETS, *FACETS)
 ALONE = "-"  # the choice of no cluster, in the parameter `cluster`
 
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
-from typing import NamedTuple
 from urllib.parse import quote_plus, urlencode
 
 from django.db.models import Count
@@ -29,7 +28,17 @@ from catalogs.search.find import (
     Result,
 )
 from catalogs.search.highlight import has_word, mark, snippet
-from catalogs.search.index import NO, UNCOUNTED, YES, CatalogStamp, Row
+from catalogs.search.index import (
+    MANY,
+    NO,
+    SEVERAL,
+    SINGLE,
+    SOME,
+    UNCOUNTED,
+    YES,
+    CatalogStamp,
+    Row,
+)
 from catalogs.search.matching import Hits, descriptions_of, unplaced_words
 from catalogs.search.query import SearchQuery
 from catalogs.sources import access_methods
@@ -48,6 +57,8 @@ TITLES = {
     "installable": "Installable by",
     INSTALLED: "Installed",
     "catalog": "Source",
+    "catalogs": "Number of catalogs",
+    "versions": "Number of versions",
     "cluster": "Cluster",
     "category": "Category",
     "provider": "Provider",
@@ -73,7 +84,10 @@ CAPABILITIES = (
     "Deep Insights",
     "Auto Pilot",
 )
-WORDS = {YES: "Yes", FAILED: "Failed or blocked", NO: "No", "-": "No cluster"} | {
+WORDS = {
+    **{YES: "Yes", SOME: "In some catalogs", FAILED: "Failed or blocked", NO: "No"},
+    **{SEVERAL: "Several", SINGLE: "One", MANY: "3 or more", "-": "No cluster"},
+} | {
     f"{path}{mark}": f"{path}{word}"
     for path in InstallMethod
     for mark, word in (("", ""), ("-unknown", ": facts missing"))
@@ -174,16 +188,17 @@ class Card:
     why: Sequence[SafeString] = ()
     differs: Sequence[str] = ()
     other_images: bool = False  # of bundles with the same name, if the sources differ
-    upgrade_path: Sequence[str] = ()  # the longest of the default channel, versions
+    # Versions of the longest path of the default channel; None for an unknown upgrade graph.
+    upgrade_path: Sequence[str] | None = ()
 
     @property
     def upgrade_steps(self) -> int:
-        return max(0, len(self.upgrade_path) - 1)
+        return max(0, len(self.upgrade_path or ()) - 1)
 
     @property
     def upgrade_path_words(self) -> str:
         """The versions of a path over others: `0.6.1 → 1.0.0 → 1.1.0`; empty for a single step."""
-        if self.upgrade_steps < 2:
+        if self.upgrade_path is None or self.upgrade_steps < 2:
             return ""
         first, *over, last = self.upgrade_path
         return f"{first} → {over[0] if len(over) == 1 else f'{len(over)} more'} → {last}"
@@ -318,9 +333,7 @@ def cards(
     texts = descriptions_of([key for key, unseen in sought.items() if unseen])
     other_images = _with_other_images(match for match in matches if match.differs)
     graphs = {match.row.id: _row_with_graph(match) for match in matches} if paths else {}
-    upgrade_paths = _UPGRADE_PATHS.of(
-        _PackageOfCatalog(row.id, catalogs[row.catalog_id].revision) for row in graphs.values()
-    )
+    upgrade_paths = _upgrade_paths(graphs.values(), catalogs) if paths else {}
     shown_cards = []
     for match in matches:
         row = match.row
@@ -347,20 +360,28 @@ def cards(
     return shown_cards
 
 
-class _PackageOfCatalog(NamedTuple):
-    """The key of a package, and the revision of its catalog."""
-
-    pk: int
-    revision: int
+def _no_paths(catalogs: Collection[int]) -> dict[int, dict[int, Sequence[str] | None]]:
+    return {catalog: {} for catalog in catalogs}
 
 
-def _read_upgrade_paths(packages: Collection[int]) -> dict[int, Sequence[str]]:
-    paths = longest_upgrade_paths(packages)
-    return {package: paths.get(package, ()) for package in packages}
+# Catalog -> the paths of those of its packages that were shown, to which each page adds. A page of
+# packages with hundreds of versions would compute them for tens of milliseconds.
+_UPGRADE_PATHS = PerRevision(_no_paths)
 
 
-# A page of packages with hundreds of versions would compute them for tens of milliseconds.
-_UPGRADE_PATHS = PerRevision(_read_upgrade_paths)
+def _upgrade_paths(
+    rows: Iterable[Row], catalogs: Mapping[int, CatalogStamp]
+) -> dict[int, Sequence[str] | None]:
+    """Package key -> its longest upgrade path, None for an unknown upgrade graph. `catalogs` are
+    all catalogs; two queries for packages that were not shown at the revision of their catalog."""
+    _UPGRADE_PATHS.retain(catalogs)
+    catalog_of = {row.id: row.catalog_id for row in rows}
+    stored = _UPGRADE_PATHS.of(catalogs[pk] for pk in set(catalog_of.values()))
+    unread = [pk for pk, catalog in catalog_of.items() if pk not in stored[catalog]]
+    paths = longest_upgrade_paths(unread) if unread else {}
+    for pk in unread:
+        stored[catalog_of[pk]][pk] = paths.get(pk, ())
+    return {pk: stored[catalog][pk] for pk, catalog in catalog_of.items()}
 
 
 def _row_with_graph(match: PackageMatch) -> Row:

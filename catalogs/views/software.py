@@ -16,7 +16,7 @@ from catalogs.search.find import (
 )
 from catalogs.search.images import bundles_with, with_images
 from catalogs.search.index import Row, catalog_stamps, current_index
-from catalogs.search.matching import Hits, find_hits
+from catalogs.search.matching import Hits, find_hits, kind_named
 from catalogs.views import forms, presenters
 from olmweb.accounts.roles import may_act
 from olmweb.web.context import clusters
@@ -60,6 +60,7 @@ def software(request: HttpRequest) -> HttpResponse:
             paths=values["view"] == "table",
         ),
         "read_as": presenters.read_as(hits),
+        "kind": kind_named(index, query),
         "result": result,
         "catalogs": index.catalogs,
         "empty_catalogs": index.empty_catalogs,

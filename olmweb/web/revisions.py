@@ -52,6 +52,11 @@ class PerRevision(Generic[Value]):
                 self._stored[pk] = changed[pk], value
         return values
 
+    def retain(self, ids: Collection[Any]) -> None:
+        """Drops the values of all other ids, whose rows don't exist any more."""
+        for pk in self._stored.keys() - set(ids):
+            self._stored.pop(pk, None)
+
     def stored(self, pk: Any) -> Value | None:
         """The value of the last revision that was read, for a `read` that builds on it."""
         stored = self._stored.get(pk)

@@ -28,6 +28,7 @@ from catalogs.search.index import (
     COUNTED,
     FACETS,
     NO,
+    PACKAGE_FACETS,
     YES,
     CatalogRows,
     Row,
@@ -413,7 +414,8 @@ def make_row(number: int, name: str, catalog: str, draw: Any) -> Row:
             head_bundle="", head_version="", icon="", categories=draw(VALUES),
             keywords=draw(VALUES), capability=draw(st.sampled_from(["", "x", "y"])),
             install_modes=draw(VALUES), infrastructure_features=draw(VALUES),
-            deprecated=draw(st.booleans()), channel_count=0, bundle_count=0,
+            deprecated=draw(st.booleans()), channel_count=0,
+            bundle_count=draw(st.integers(0, 4)),
             provides=draw(VALUES), provided_before=(), repositories=(),
             search_text=SearchText(*[""] * 6), updated=None, rank=(False, 0, catalog, "-"),
         )
@@ -430,8 +432,12 @@ def catalogs(draw: Any) -> SearchIndex:
 
 
 CHOICES = st.dictionaries(
-    st.sampled_from([*FACETS, "installed"]),
-    st.sets(st.sampled_from(["x", "y", "r", "b", "-", YES, NO]), min_size=1, max_size=2),
+    st.sampled_from([*FACETS, *PACKAGE_FACETS, "installed"]),
+    st.sets(
+        st.sampled_from(["x", "y", "r", "b", "-", YES, NO, "some", "several", "single", "2"]),
+        min_size=1,
+        max_size=2,
+    ),
     max_size=3,
 )
 
@@ -440,7 +446,7 @@ def passes(row: Row, chosen: Any, without: str = "") -> bool:
     return all(
         set(FACETS[name](row)) & values
         for name, values in chosen.items()
-        if name not in (without, "installed")
+        if name != without and name in FACETS
     )
 
 
@@ -457,11 +463,20 @@ def test_counts_are_what_choosing_the_value_would_show(
     result = find_packages(index, filters, installed, hits)
     rows = [row for row in index.rows if ids is None or row.id in ids]
 
-    def is_installed(row: Row) -> str:
-        return YES if row.name in here else NO
+    answers = {
+        group.rows[0].name: {
+            "installed": YES if group.rows[0].name in here else NO,
+            **{facet: value(group.rows) for facet, value in PACKAGE_FACETS.items()},
+        }
+        for group in index.groups
+    }
 
-    def allowed(row: Row) -> bool:
-        return "installed" not in chosen or is_installed(row) in chosen["installed"]
+    def allowed(row: Row, without: str = "") -> bool:
+        return all(
+            answer in chosen[facet]
+            for facet, answer in answers[row.name].items()
+            if facet in chosen and facet != without
+        )
 
     shown = {row.name for row in rows if passes(row, chosen) and allowed(row)}
     assert [match.row.name for match in result.matches] == sorted(shown)
@@ -472,10 +487,11 @@ def test_counts_are_what_choosing_the_value_would_show(
             value: len({row.name for row in left if value in FACETS[name](row)}) for value in values
         }
         assert dict(result.counts[name]) == counted
-    left = [row for row in rows if passes(row, chosen)]
-    for answer in ANSWERS["installed"]:
-        names = {row.name for row in left if is_installed(row) == answer}
-        assert result.counts["installed"][answer] == len(names)
+    for facet in ("installed", *PACKAGE_FACETS):
+        left = [row for row in rows if passes(row, chosen) and allowed(row, without=facet)]
+        for answer in ANSWERS[facet]:
+            names = {row.name for row in left if answers[row.name][facet] == answer}
+            assert result.counts[facet][answer] == len(names)
 
 
 @settings(max_examples=20, deadline=None)

@@ -494,7 +494,12 @@ def test_a_package_of_two_catalogs_leads_to_their_comparison(reader):
 
 
 def test_a_package_of_a_single_catalog_has_nothing_to_be_compared_with(reader, etcd):
-    assert reader.get(url(etcd)).context["compare"] is None
+    response = reader.get(url(etcd))
+    assert response.context["compare"] is None
+    page = assert_page(response)
+    assert "No other catalog has this package" in page.text
+    (link,) = [link for link in page.links if "catalogs=several" in link]
+    assert assert_page(reader.get(link)).text.count("No package passes all of these filters.") == 1
 
 
 def test_two_access_methods_of_one_catalog_are_no_two_sources(reader):

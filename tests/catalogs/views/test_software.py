@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from catalogs.models import Catalog, CatalogChange, CatalogRevision, ChannelEntry, Package
 from catalogs.search.find import PAGE_SIZE
+from catalogs.views import presenters
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -163,6 +164,57 @@ def test_facets_count_what_choosing_would_show_given_the_other_filters(reader):
     assert names(installed) == ["a"]
     assert facet(installed, "category") == {"Database": 1}
     assert facet(installed, "installed") == {"Yes": 1, "Failed or blocked": 0, "No": 2}
+
+
+def test_facets_find_packages_of_several_catalogs_and_of_several_versions(reader):
+    red, blue = make_catalog(name="red"), make_catalog(name="blue")
+    for catalog in (red, blue):
+        make_package(catalog=catalog, name="a", channels={"stable": ["1.0.0", "1.1.0", "1.2.0"]})
+    make_package(catalog=red, name="b", channels={"stable": ["1.0.0", "1.1.0"]})
+    make_package(catalog=red, name="c", channels={"stable": ["1.0.0"]})
+    everything = reader.get(URL)
+    assert facet(everything, "catalogs") == {"Several": 1, "One": 2}
+    assert facet(everything, "versions") == {"3 or more": 1, "2": 1, "1": 1}
+    several = reader.get(URL, {"catalogs": "several"})
+    assert names(several) == ["a"]
+    assert facet(several, "catalogs") == {"Several": 1, "One": 2}
+    assert facet(several, "catalog") == {"blue": 1, "red": 1}
+    assert names(reader.get(URL, {"versions": ["3-or-more", "2"]})) == ["a", "b"]
+    assert names(reader.get(URL, {"sort": "-versions"})) == ["a", "b", "c"]
+    assert "?sort=-versions" in assert_page(everything).links
+
+
+def test_copies_of_a_catalog_on_two_clusters_are_one_catalog(reader):
+    for name in ("dev", "prod"):
+        catalog = make_catalog(name="red", slug="red", cluster=make_cluster(name=name))
+        make_package(catalog=catalog, name="a")
+    assert facet(reader.get(URL), "catalogs") == {"One": 1}
+
+
+def test_a_package_that_some_catalogs_deprecate_counts_once(reader):
+    red, blue = make_catalog(name="red"), make_catalog(name="blue")
+    for catalog in (red, blue):
+        make_package(catalog=catalog, name="a", deprecated=catalog == blue)
+        make_package(catalog=catalog, name="b")
+    assert facet(reader.get(URL), "deprecated") == {"In some catalogs": 1, "No": 1}
+    assert names(reader.get(URL, {"deprecated": "some"})) == ["a"]
+    assert names(reader.get(URL, {"deprecated": "no"})) == ["b"]
+
+
+def test_a_search_for_the_name_of_a_kind_offers_its_providers(reader):
+    catalog = make_catalog()
+    provided = {"1.1.0": {"provides": [("data.example", "v1", "Backup")]}}
+    make_package(catalog=catalog, name="vault", bundles=provided)
+    make_package(catalog=catalog, name="other", summary="Makes backups.")
+    query = {"q": "backup", "catalogs": "single"}
+    page = assert_page(reader.get(URL, query))
+    assert "Packages that provide the kind Backup" in page.text
+    (link,) = [link for link in page.links if "provides%3ABackup" in link]
+    providers = reader.get(URL + link)
+    assert names(providers) == ["vault"]
+    assert "catalogs=single" in link
+    for text in ("other", "backup vault", "provides:Backup", ""):
+        assert "provide the kind" not in assert_page(reader.get(URL, {"q": text})).text
 
 
 def test_values_of_one_facet_widen_and_facets_narrow(reader):
@@ -363,8 +415,22 @@ def test_the_table_shows_the_longest_upgrade_path_of_the_default_channel(reader)
         reader.get(URL, {"view": "table"}).content.decode(),
     )
     assert [re.sub("<.*?>", " ", cell).strip() for cell in cells] == [
-        "2 steps 0.6.1 → 1.0.0 → 1.1.0", "1 step", "–", "5 steps 1.0.0 → 4 more → 1.5.0", "1 step",
-    ]  # fmt: skip
+        "2 steps 0.6.1 → 1.0.0 → 1.1.0",
+        "1 step",
+        "No upgrade",
+        "5 steps 1.0.0 → 4 more → 1.5.0",
+        "1 step",
+    ]
+
+
+def test_an_unknown_upgrade_path_is_no_missing_upgrade(reader):
+    catalog = make_catalog(access_method="PackageManifest")
+    make_package(catalog=catalog, name="a", channels={"stable": ["1.0.0", "1.1.0"]})
+    make_package(catalog=catalog, name="b", channels={"stable": ["1.0.0"]})
+    text = assert_page(reader.get(URL, {"view": "table"})).text
+    unknown, single = text.split("Not known: the PackageManifest API has no upgrade graph")
+    assert "No upgrade" in single
+    assert "No upgrade" not in unknown
 
 
 def test_the_upgrade_path_of_a_package_manifest_is_that_of_the_cluster_catalog(reader):
@@ -429,6 +495,14 @@ def test_upgrade_paths_are_computed_again_with_a_new_revision_of_the_catalog(
     with CaptureQueriesContext(connection) as after:
         assert "1 step" not in assert_page(reader.get(URL, {"view": "table"})).text
     assert len(after) > len(queries)
+    first, other = package.pk, make_package(catalog=make_catalog(name="other"), name="b")
+    reader.get(URL, {"view": "table"})
+    package.delete()
+    Catalog.objects.filter(pk=catalog.pk).delete()
+    reader.get(URL, {"view": "table"})
+    stored = presenters._UPGRADE_PATHS._stored
+    assert [set(paths) for _, paths in stored.values()] == [{other.pk}]
+    assert first not in stored
 
 
 def test_a_list_costs_few_queries_and_the_index_is_read_once(reader, django_assert_max_num_queries):
