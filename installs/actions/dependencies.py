@@ -92,7 +92,10 @@ def _offered_apis(rows: InstallRows, apis: Iterable[ApiKind]) -> list[_Offer]:
     values = provided.values_list(
         *fields, "bundle__package__name", "group", "version", "kind"
     ).distinct()
-    return [_Offer(*row[:4], "", ApiKind(*row[4:])) for row in values]
+    return [
+        _Offer(catalog, namespace, priority, package, "", ApiKind(group, version, kind))
+        for catalog, namespace, priority, package, group, version, kind in values
+    ]
 
 
 def _in_range(version: str, text: str) -> bool:
