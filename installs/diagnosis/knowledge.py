@@ -27,6 +27,7 @@ from installs.diagnosis.parts import (
     strip_prefixes,
     without_dumps,
 )
+from installs.diagnosis.polling import of_polling_pod, with_polling_pod
 from installs.diagnosis.remedies import (
     completed,
     fill_sentence,
@@ -503,7 +504,7 @@ def find(text: str, *, kind: str = "") -> KnowledgeMatch | None:
     others = _others(match, text, kind) if match else []
     if match is None:
         return None
-    facts = {**match.facts, **_of_bundle(text, match.entry)}
+    facts = {**match.facts, **_of_bundle(text, match.entry), **of_polling_pod(text, kind)}
     if match.entry.id in _FIELD_ERRORS and (fields := _fields(match, text, kind)):
         facts["detail"] = fields
     if others:
@@ -592,7 +593,7 @@ def render(
     return Finding(
         id=entry.id,
         title=(variant and variant.title) or entry.title,
-        cause_template=(variant and variant.cause) or entry.cause,
+        cause_template=with_polling_pod((variant and variant.cause) or entry.cause, facts),
         remedy_templates=completed(
             _about_unpack_pod(for_facts((variant or entry).remedy, facts), facts),
             kind,

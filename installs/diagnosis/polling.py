@@ -1,0 +1,38 @@
+"""The pod with which OLM looks for a newer image of a catalog, while another pod serves it."""
+
+from collections.abc import Mapping
+
+# Step of OLM with that pod (pkg/controller/registry/reconciler/grpc.go) -> what the cause says.
+_STEPS = {
+    "creating update catalog source pod: ": (
+        "OLM makes this pod to look for a newer image of the catalog; the pod that serves the "
+        "catalog is another one and stays."
+    ),
+    "error deleting failed catalog polling pod: ": (
+        "OLM wanted to delete the pod with which it looked for a newer image of the catalog, as "
+        "that had failed to start; the pod that serves the catalog is another one and stays."
+    ),
+    "duplicate catalog polling pod: ": (
+        "OLM wanted to delete the pod with which it had looked for a newer image of the catalog, "
+        "and there was none; the pod that serves the catalog is another one and stays."
+    ),
+}
+_FACT = "polling_step"
+_SERVING, _POLLING = "the pod that serves the catalog", "the second pod of the catalog"
+_KNOWS = ("newer image", " OLM polled the image")
+
+
+def of_polling_pod(text: str, kind: str) -> dict[str, str]:
+    """The step of OLM with the polling pod that a message of a CatalogSource is about, as a
+    fact."""
+    if kind != "CatalogSource":
+        return {}
+    return next(({_FACT: step.strip(": ")} for step in _STEPS if step in text), {})
+
+
+def with_polling_pod(cause: str, facts: Mapping[str, str]) -> str:
+    """The cause of an error of such a step, with which pod it is about unless it says so."""
+    sentence = _STEPS.get(f"{facts.get(_FACT, '')}: ")
+    if sentence is None or any(words in cause for words in _KNOWS):
+        return cause
+    return f"{cause.replace(_SERVING, _POLLING)} {sentence}"
