@@ -401,6 +401,12 @@ def _first_answer(port: int) -> bytes:
     return answer
 
 
+def test_a_busy_node_leaves_a_web_process_time_for_its_imports(settings: Any) -> None:
+    """A process that is replaced before it answers would be replaced again and again."""
+    settings.TRUSTED_PROXIES = []
+    assert server.configure(echo, 3).timeout_worker_healthcheck >= 20
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("failures", [server.FAILED_STARTS - 1, 1000])
 def test_web_processes_that_fail_at_each_start_end_the_server(
