@@ -119,7 +119,7 @@ class CatalogAdmin(ReadOnlyAdmin):
 
 @admin.register(BundleInspection)
 class BundleInspectionAdmin(ReadOnlyAdmin):
-    about = "Bundle images that people had inspected, and those that wait for a worker."
+    about = "Inspections of bundle images: queued, running and finished."
     hidden = ("error_code",)
     labels = {
         "manifests": "contents",

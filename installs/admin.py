@@ -77,7 +77,7 @@ class OperatorAdmin(ReadOnlyAdmin):
 
 @admin.register(InstallRequest)
 class InstallRequestAdmin(ReadOnlyAdmin):
-    about = "Packages that people requested, and what was decided."
+    about = "Requested installations and their decisions."
     hidden = ("catalog", "asked")
     labels = {
         "catalog_name": "catalog",
@@ -100,7 +100,7 @@ class InstallRequestAdmin(ReadOnlyAdmin):
 
 @admin.register(Action)
 class ActionAdmin(ReadOnlyAdmin):
-    about = "What people changed on clusters: installs, upgrades, approvals, retries and removals."
+    about = "Changes of clusters: installs, upgrades, approvals, retries and removals."
     hidden = (
         *("stored_steps", "dry_run", "done", "finding", "object_uid", "object_generation"),
         *("route", "of_blocker"),

@@ -198,7 +198,7 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 class OidcIdentityAdmin(ReadOnlyAdmin):
     """Deleted with its account only."""
 
-    about = "Accounts that sign in with OpenID Connect, and who they are at the provider."
+    about = "Accounts that sign in with OpenID Connect, with their issuer and subject."
     list_display = ("user", "issuer", "subject")
     list_filter = ("issuer",)
     search_fields = ("user__username", "subject")
@@ -235,7 +235,7 @@ class AuditUserFilter(admin.SimpleListFilter):
 
 @admin.register(AuditEvent)
 class AuditEventAdmin(ReadOnlyAdmin):
-    about = "Sign-ins, uses of API tokens, and changes of people's rights."
+    about = "Sign-ins, uses of API tokens, and changes of accounts and permissions."
     list_display = ("time", "event", "of_user", "actor", "address", "details")
     list_filter = ("event", AuditUserFilter, "at")
     search_fields = ("username", "actor", "address")

@@ -12,6 +12,7 @@ from django.contrib.admin.utils import display_for_value
 from django.db import DataError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.text import slugify
 
@@ -22,7 +23,7 @@ else:  # generic for the type checker only
 
 # Group -> its models, both in the order of the index and of the navigation.
 GROUPS = {
-    "People and rights": (
+    "Accounts and permissions": (
         *("auth.User", "auth.Group", "olmweb.ApiToken", "installs.AllowRule"),
         *("olmweb.OidcIdentity", "olmweb.Preferences", "axes.AccessAttempt", "olmweb.AuditEvent"),
     ),
@@ -47,13 +48,11 @@ class AdminSite(admin.AdminSite):
     site_header = site_title = index_title = "OLM Web administration"
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
-        """The lists that this person may open, by group; the page of an app has those of it."""
+        """The lists that this person may open, by group."""
         apps = super().get_app_list(request, app_label)
         rows = {row["model"]._meta.label: row for app in apps for row in app["models"]}
         for row in rows.values():
             row["about"] = getattr(self._registry[row["model"]], "about", "")
-        if app_label:
-            return apps
         groups = []
         for name, labels in GROUPS.items():
             if models := [rows[label] for label in labels if label in rows]:
@@ -63,6 +62,12 @@ class AdminSite(admin.AdminSite):
                     {"name": name, "app_label": slug, "app_url": address, "models": models}
                 )
         return groups
+
+    def app_index(
+        self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
+    ) -> TemplateResponse:
+        """The index, as its groups replace the pages of the apps."""
+        return self.index(request, extra_context)
 
 
 @cache

@@ -116,7 +116,7 @@ def test_the_index_has_the_groups_in_their_order_with_plain_names(signed_in: Cli
     page = signed_in.get("/admin/").text
     assert headings(page) == [
         (
-            "People and rights",
+            "Accounts and permissions",
             ["Users", "Groups", "API tokens", "Allow rules", "OpenID Connect identities",
              "Preferences", "Failed sign-ins", "Audit events"],
         ),
@@ -140,7 +140,7 @@ def test_the_index_shows_a_role_what_it_may_open(client: Client, bob: User) -> N
     bob.user_permissions.add(Permission.objects.get(codename="view_cluster"))
     page = client.get("/admin/").text
     assert headings(page) == [("Clusters and operators", ["Clusters"])]
-    assert client.get("/admin/olmweb/").status_code == 200, "the address of an app stays"
+    assert headings(client.get("/admin/olmweb/").text) == headings(page)
 
 
 def test_the_admin_is_of_olm_web(signed_in: Client) -> None:
@@ -153,6 +153,9 @@ def test_the_admin_is_of_olm_web(signed_in: Client) -> None:
     assert "/static/admin.css" in page
     assert "/static/admin.js" in page
     assert "admin/js/theme.js" not in page
+    password = signed_in.get("/admin/password_change/").text
+    assert '<a href="/">Back to OLM Web</a>' in password
+    assert "Log out" not in password
     signed_in.post("/logout/")
     assert signed_in.get("/admin/").status_code == 302
 
@@ -163,16 +166,16 @@ def test_breadcrumbs_lead_over_the_group(signed_in: Client) -> None:
         return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", text)).replace("›", ">").strip()
 
     token = ApiToken.objects.get()
-    tokens = "Administration > People and rights > API tokens"
+    tokens = "Administration > Accounts and permissions > API tokens"
     assert crumbs(address(ApiToken, "changelist")) == tokens
     assert crumbs(address(ApiToken, "change", token.pk)) == f"{tokens} > {token}"
     assert crumbs(address(ApiToken, "delete", token.pk)).startswith(tokens)
     assert crumbs("/admin/password_change/") == "Administration > Password change"
-    users = "Administration > People and rights > Users"
+    users = "Administration > Accounts and permissions > Users"
     alice = User.objects.get(username="alice").pk
     assert crumbs(f"/admin/auth/user/{alice}/password/").startswith(users)
     assert crumbs(address(AllowRule, "history", AllowRule.objects.get().pk)).startswith(
-        "Administration > People and rights > Allow rules"
+        "Administration > Accounts and permissions > Allow rules"
     )
 
 
