@@ -29,9 +29,13 @@ class FirstStep:
 
 @dataclass(frozen=True, slots=True)
 class FirstSteps:
-    """`cluster` is the configured one, None without a row of it; `name` is its name, or EXAMPLE."""
+    """`cluster` is the configured one, None without a row of it; `name` is its name, or EXAMPLE.
+
+    `named`: the name is that of a cluster, not EXAMPLE.
+    """
 
     name: str
+    named: bool
     cluster: Cluster | None
     steps: tuple[FirstStep, ...]
     in_cluster: bool
@@ -50,6 +54,7 @@ def first_steps(clusters: Sequence[Cluster]) -> FirstSteps:
     name = cluster.name if cluster else next(iter(entries), EXAMPLE)
     return FirstSteps(
         name=name,
+        named=cluster is not None or bool(entries),
         cluster=cluster,
         steps=_steps(cluster, bool(entries), problem),
         in_cluster=entries.get(name) == IN_CLUSTER,

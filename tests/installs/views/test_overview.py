@@ -32,6 +32,7 @@ def test_without_a_cluster_four_steps_lead_to_the_first_one(reader: Client, sett
     page = assert_page(reader.get("/"))
     assert "Connect the first cluster" in page.text
     assert "It stores no credential" in page.text
+    assert "Replace my-cluster by a name of your choice." in page.text
     account, kubeconfig, setting, sync = steps_of(reader)
     assert "kubectl apply -f deploy/kubernetes/rbac.yaml" in account
     assert "deploy/kubernetes/make-kubeconfig.sh my-cluster" in kubeconfig
@@ -54,6 +55,7 @@ def test_a_named_cluster_waits_for_a_worker(reader: Client, settings: Any) -> No
     settings.CLUSTERS = ["prod=my-context"]
     _, kubeconfig, setting, sync = steps_of(reader)
     assert "make-kubeconfig.sh prod" in kubeconfig
+    assert "by a name of your choice" not in reader.get("/").text
     assert "Done OLMWEB_CLUSTERS names prod." in setting
     assert "my-context" not in setting
     assert "No worker has tried prod yet." in sync

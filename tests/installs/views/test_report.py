@@ -63,7 +63,7 @@ def test_it_has_everything_of_a_cluster(reader: Client) -> None:
     for words in (
         f"prod, generated at {timezone.now():%Y-%m-%d}",
         "Version 4.16.3",
-        "Sync status last sync",
+        "Sync status Last sync",
         "need attention",
         "AllNamespaces install mode required by PlatformOperator mode-00, mode-01, mode-02, "
         "mode-03, mode-04 5",
@@ -111,6 +111,12 @@ def test_one_failure_is_counted_in_the_singular(reader: Client) -> None:
     for address in ("/report/", "/report/?format=md"):
         text = " ".join(reader.get(address).content.decode().split())
         assert "1 new failure," in text or "- 1 new failure -" in text
+
+
+def test_without_a_cluster_there_is_nothing_to_print_or_export(reader: Client) -> None:
+    page = reader.get("/report/").text
+    assert "data-print" not in page
+    assert "format=md" not in page
 
 
 @pytest.mark.revisions
