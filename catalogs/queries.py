@@ -87,7 +87,7 @@ def sync_error(catalog: Catalog | CatalogState) -> SyncError | None:
         return SyncError(catalog.error_code, text, catalog.error_hint)
     if not catalog.stale:
         return None
-    overdue = "It was not read for longer than three polls"
+    overdue = "Not synced for more than three polling intervals"
     if catalog.cluster_id is not None and not catalog.base_url:
         return SyncError(
             "not-synced",
@@ -97,7 +97,7 @@ def sync_error(catalog: Catalog | CatalogState) -> SyncError | None:
         )
     return SyncError(
         "not-synced",
-        f"{overdue}, although it is due.",
+        f"{overdue}.",
         "The log of OLM Web says more."
         if settings.EMBEDDED
         else "Check that beat and a worker of the queue sync run; their logs say more.",

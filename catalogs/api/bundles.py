@@ -159,7 +159,7 @@ def create_inspection(
 def get_inspection(
     request: HttpRequest, cluster: str, catalog: str, package: str, bundle: str
 ) -> HttpResponseBase:
-    """How the inspection of the bundle's image stands."""
+    """State of the inspection of the bundle's image."""
     refuse_parameters(request)
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     inspection = inspection_row(row, stored.inspection_of(row))

@@ -514,7 +514,7 @@ def get_bulk_install(request: HttpRequest, id: int) -> HttpResponseBase:
 
 @router.post("/bulk-installs/{id}/stop", response=BulkInstallRow)
 def stop_bulk_install(request: HttpRequest, id: int) -> HttpResponseBase:
-    """Stops what of it was not begun; what had begun goes on. Needs a token with the scope act."""
+    """Stops the pending actions, not the running ones. Needs a token with the scope act."""
     require_scope(request)
     person(request.user)
     bulk.stop(lookup.get_batch(id), request.user)

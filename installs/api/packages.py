@@ -97,7 +97,7 @@ def get_bundle_difference(
     bundle: str,
     query: Query[DifferenceParameters],
 ) -> HttpResponseBase:
-    """What changes between two bundles of a package: both must be inspected."""
+    """Differences between two bundles of a package; both must be inspected."""
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     where = cluster_of(query, row.package.catalog)
     before = earlier_bundle(query, row, where)

@@ -162,7 +162,7 @@ def approve_request(request: HttpRequest, id: int, body: ApprovalBody) -> HttpRe
 
 @router.post("/requests/{id}/withdraw", response=InstallRequestRow)
 def withdraw_request(request: HttpRequest, id: int) -> HttpResponseBase:
-    """Withdraws an own request that waits. Needs a token with the scope act."""
+    """Withdraws a pending request of your own. Needs a token with the scope act."""
     require_scope(request)
     install_requests.withdraw(id, request.user)
     return json_response(request_row(lookup.get_request(id)))
@@ -170,7 +170,7 @@ def withdraw_request(request: HttpRequest, id: int) -> HttpResponseBase:
 
 @router.post("/requests/{id}/decline", response=InstallRequestRow)
 def decline_request(request: HttpRequest, id: int, body: DeclineBody) -> HttpResponseBase:
-    """Declines a request that waits, with a reason. Needs a token with the scope act."""
+    """Declines a pending request, with a reason. Needs a token with the scope act."""
     require_scope(request)
     install_requests.decline(lookup.get_request(id), request.user, word=body.comment)
     return json_response(request_row(lookup.get_request(id)))

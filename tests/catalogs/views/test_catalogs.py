@@ -78,7 +78,7 @@ def test_the_list_tells_each_catalogs_state_content_and_cost(reader, catalog):
         (
             {"synced_at": timezone.now() - timedelta(days=1)},
             "Stale",
-            "not read for longer than three polls",
+            "Not synced for more than three polling intervals",
         ),
         ({}, "Serving", ""),
     ],
@@ -108,7 +108,7 @@ def test_content_that_no_sync_confirmed_for_hours_is_of_an_earlier_time(reader, 
     fields = {"source_kind": kind, "synced_at": synced_at, "checked_at": synced_at, **STALE[kind]}
     catalog = make_catalog(cluster=prod if "base_url" in fields else None, **fields)
     url = f"/catalogs/{catalog}"
-    why = "It was not read for longer than three polls, although it is due."
+    why = "Not synced for more than three polling intervals."
     for path in (LIST, url, "/"):
         page = text_of(reader.get(path))
         assert "Stale</span>" in page, path
@@ -161,7 +161,7 @@ def test_a_stale_catalog_without_an_address_is_not_blamed_on_the_worker(reader, 
     make_catalog(cluster=make_cluster(), source_kind=kind, synced_at=old)
     for path in (LIST, URL):
         page = text_of(reader.get(path))
-        assert f"three polls: the {kind} reports no address to read it from." in page
+        assert f"three polling intervals: the {kind} reports no address to read it from." in page
         assert "a worker of the queue sync" not in page
 
 
@@ -184,7 +184,7 @@ def test_a_catalog_of_a_removed_cluster_is_not_due(reader, fields):
     for path in (LIST, URL, "/?cluster=prod"):
         page = text_of(reader.get(path))
         assert why in page, path
-        assert "although it is due" not in page, path
+        assert "polling intervals" not in page, path
         assert "no route to host" not in page, path
     for row in (
         reader.get("/api/v1/catalogs").json()["items"][0],
