@@ -76,6 +76,8 @@ _WAY_BACK = re.compile(
     r"(?!release has no \d|no revision for release)(?P<second>[\s\S]{1,2000}?): "
     r"original (?:upgrade|install) error: (?P<first>[\s\S]+)"
 )
+# That the way back took too long is no reason of its own beside the error that made it necessary.
+_WAITED = re.compile(r"(?:timed out waiting for the condition|context deadline exceeded)\s*")
 # Helm itself names both in the other order, with nothing between them but how the second begins.
 _WAY_BACK_OF_HELM = re.compile(
     r"(?P<before>[\s\S]{0,300}?)\ban error occurred while [^.\n]{1,60}\. "
@@ -274,7 +276,9 @@ def _joined(text: str) -> list[str]:
     """The errors that are joined other than by line ends; none if there is one."""
     errors = [text]
     if match := _way_back(text):
-        errors = [match["before"] + match["first"], match["before"] + match["second"]]
+        errors = [match["before"] + match["first"]]
+        if not _WAITED.fullmatch(match["second"]):
+            errors.append(match["before"] + match["second"])
     errors = [part for error in errors for part in _excluded_nodes(error)]
     errors = [part for error in errors for part in _collisions(error) or _HELM_ENDS.split(error)]
     errors = [part for error in errors for part in _aggregated(error)]

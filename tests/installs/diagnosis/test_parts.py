@@ -63,6 +63,18 @@ def test_errors_of_a_list_that_are_not_alike_are_told_by_how_errors_begin() -> N
     assert errors_of(f"{refused}[{path}, {name}]") == [refused + path, refused + name]
 
 
+@pytest.mark.parametrize(
+    "waited", ["timed out waiting for the condition", "context deadline exceeded"]
+)
+def test_a_way_back_that_took_too_long_is_no_error_of_its_own(waited: str) -> None:
+    message = f"rollback failed: {waited}: original upgrade error: {IMMUTABLE}"
+    assert errors_of(message) == [message]
+    finding = classify(message, kind="BundleDeployment", type="Installed")
+    assert finding is not None
+    assert finding.id == "api-immutable"
+    assert "Error 2 of 2" not in " ".join(finding.remedy)
+
+
 def test_the_error_of_the_upgrade_comes_before_those_of_the_way_back() -> None:
     message = f"rollback failed: {FORBIDDEN} && {CONFLICT}: original upgrade error: {IMMUTABLE}"
     assert errors_of(message) == [IMMUTABLE, FORBIDDEN, CONFLICT]

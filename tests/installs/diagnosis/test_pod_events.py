@@ -240,4 +240,7 @@ def test_an_event_that_only_a_pod_has_is_read_as_one_of_a_pod() -> None:
     finding = classify(read.line, kind=read.kind)
     assert finding is not None
     assert finding.id == "pod-event-restart"
+    message = "0/3 nodes are available: 3 Insufficient cpu."
+    read = read_pod_message("Event", "", "", "FailedScheduling", message)
+    assert read == ("Pod", "", "", f"Unschedulable: {message}")
     assert read_pod_message("Event", "", "", "ResolutionFailed", "no head").kind == "Event"
