@@ -277,7 +277,7 @@ def _joined(text: str) -> list[str]:
     errors = [text]
     if match := _way_back(text):
         errors = [match["before"] + match["first"]]
-        if not _WAITED.fullmatch(match["second"]):
+        if match.re is not _WAY_BACK or not _WAITED.fullmatch(match["second"]):
             errors.append(match["before"] + match["second"])
     errors = [part for error in errors for part in _excluded_nodes(error)]
     errors = [part for error in errors for part in _collisions(error) or _HELM_ENDS.split(error)]
