@@ -1,6 +1,6 @@
 """The table of operators: its columns, the order of its rows, and what a row shows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,9 +142,7 @@ def operator_lines(operators: Sequence[Operator]) -> list[OperatorLine]:
     lines = []
     for row in operators:
         details = details_of(row)
-        waits = row.health == Health.NEEDS_APPROVAL and (
-            (row.cluster_id, row.namespace, text(details, "installed_csv")) in running
-        )
+        waits = _waits(row, running)
         managed: tuple[str, ...] = ()
         nothing = has_installed_nothing(row)
         if row.kind == "PlatformOperator" and not nothing:
@@ -167,6 +165,23 @@ def operator_lines(operators: Sequence[Operator]) -> list[OperatorLine]:
             )
         )
     return lines
+
+
+def runs_beside_update(operator: Operator) -> bool:
+    """Whether its installed version runs while an update needs approval: it is healthy, with an
+    update available. One query in the state NeedsApproval, else none."""
+    if operator.health != Health.NEEDS_APPROVAL:
+        return False
+    _, running = _components([operator])
+    return _waits(operator, running)
+
+
+def _waits(row: Operator, running: Container[tuple[int, str, str]]) -> bool:
+    """`running`: as of `_components`."""
+    installed = text(details_of(row), "installed_csv")
+    return row.health == Health.NEEDS_APPROVAL and (
+        (row.cluster_id, row.namespace, installed) in running
+    )
 
 
 def _components(

@@ -65,6 +65,7 @@ from installs.queries.operator_table import (
     OPERATORS,
     OperatorLine,
     operator_lines,
+    runs_beside_update,
     sorted_rows,
 )
 from installs.queries.operators import finding_of, why
@@ -147,6 +148,7 @@ def operator_detail(
     context = {
         "operator": operator,
         "needs_attention": operator.health in NEEDS_ATTENTION,
+        "runs_beside_update": runs_beside_update(operator),
         "action": action,
         "removable": operator.kind in METHODS,
         "may_remove": _may_remove(request, operator.cluster),

@@ -88,10 +88,13 @@ def test_an_update_that_waits_for_approval_is_no_fault_of_the_operator(
     make_pending_approval(prod)
     page = assert_page(reader.get(URL, ALL | {"q": "grafana"}))
     assert "Healthy 1.0.0 1.1.0 needs approval" in page.text
+    detail = "/operators/prod/Subscription/openshift-operators/grafana"
+    assert "Healthy Needs approval" in assert_page(reader.get(detail)).text
     Component.objects.filter(kind="ClusterServiceVersion", name="grafana.v1.0.0").delete()
     page = assert_page(reader.get(URL, ALL | {"q": "grafana"}))
     assert "Healthy 1.0.0" not in page.text, "nothing says that the installed version runs"
     assert "Needs approval" in page.text
+    assert "Healthy" not in assert_page(reader.get(detail)).text
 
 
 def test_a_first_install_that_waits_needs_approval(reader: Client, prod: Cluster) -> None:
