@@ -71,7 +71,7 @@ def next_step(
             query = {"cluster": cluster, "kind": kind, "finding": finding.id if finding else ""}
             if finding and resource_conflicts(operators, {}):
                 listed = f"{address('installs:operators')}?{urlencode({'view': 'cause', **query})}"
-                return "Remove one of each two", f"{listed}#cause-{finding.id}"
+                return "Choose one of two operators", f"{listed}#cause-{finding.id}"
             query |= {"change": change, **params}
             return NEXT_STEPS[change], f"{address('installs:bulk-change')}?{urlencode(query)}"
     return "", ""

@@ -346,7 +346,8 @@ def test_commands_carry_the_names_of_the_object_and_leave_out_an_empty_namespace
     assert finding is not None
     assert finding.facts["owner"] == "old"
     assert "kubectl get customresourcedefinition things.example.com -o yaml" in finding.remedy
-    assert "kubectl get platformoperator old new" in finding.remedy
+    assert "kubectl get platformoperator old" in finding.remedy
+    assert "kubectl delete platformoperator new" in finding.remedy
     assert "belongs to the release old" in finding.cause
 
 

@@ -213,7 +213,7 @@ def test_the_resource_conflicts_of_several_operators_are_a_table(
     assert page.links.count("/operators/prod/PlatformOperator/-/kogito") == 1
     assert "For example" not in page.text
     summary = assert_page(reader.get("/", {"cluster": "prod"}))
-    assert "Remove one of each two" in summary.text
+    assert "Choose one of two operators" in summary.text
     assert "Retry all" not in summary.text
     reader.force_login(olivia)
     step = "/operators/?view=cause&cluster=prod&kind=PlatformOperator"
@@ -254,9 +254,9 @@ def test_each_operator_of_a_cause_has_the_remedy_of_its_own_variant(
     text = assert_page(reader.get("/operators/?view=cause")).text
     owned, _, unowned = text.partition("For cedar:")
     assert "For apple, berry:" in owned
-    assert "kubectl get platformoperator other apple kubectl get platformoperator third" in owned
-    assert "remove the one of the two, other or apple" in owned
-    assert "remove the one of the two, third or berry" in owned
+    assert "kubectl get platformoperator other kubectl get platformoperator third" in owned
+    assert "To keep other, delete the PlatformOperator apple." in owned
+    assert "To keep third, delete the PlatformOperator berry." in owned
     assert "cedar" not in owned.partition("For apple")[2]
     assert "kubectl get role leader-election -n openshift-operators -o yaml" in unowned
     assert "If nobody needs the object, delete it." in unowned
