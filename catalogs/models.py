@@ -198,7 +198,6 @@ class CatalogChange(models.Model):
         BUNDLE_REMOVED = "bundle removed"
         BUNDLE_PRUNED = "bundle pruned"  # removed below the oldest version that is left
         BUNDLE_CHANGED = "bundle changed"  # another content under the same name
-        DISPLAY_NAME_CHANGED = "display name changed"  # between two catalogs, so without rows
         IMAGES_CHANGED = "images changed"  # of a bundle that kept its name
         CHANNEL_ADDED = "channel added"
         CHANNEL_REMOVED = "channel removed"

@@ -14,7 +14,12 @@ from pydantic import AfterValidator, Field
 
 from catalogs import lookup
 from catalogs.api.catalogs import catalog_state
-from catalogs.api.schemas import CatalogChangeRow, CatalogDifferenceRow, ChangeKind
+from catalogs.api.schemas import (
+    CatalogChangeRow,
+    CatalogDifferenceRow,
+    ChangeKind,
+    DifferenceKind,
+)
 from catalogs.models import Catalog, CatalogChange
 from catalogs.revisions.compare import PackageChange
 from catalogs.revisions.differences import (
@@ -54,7 +59,6 @@ from olmweb.api.parameters import (
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 
-Kinds = list[ChangeKind] | None
 Row = Callable[[PackageDifference, PackageChange, list[str]], object]
 router = Router(tags=["Catalogs"])
 
@@ -73,7 +77,7 @@ class ChangesParameters(ReportParameters):
         "by package, instead of every revision's changes.",
         alias="from",
     )
-    kind: Annotated[Kinds, FilterLookup("kind__in")] = values("What changed.")
+    kind: Annotated[list[ChangeKind] | None, FilterLookup("kind__in")] = values("What changed.")
     package: Annotated[Values, FilterLookup("package__in")] = values("Name of the package.")
     revision: Annotated[
         list[Annotated[str, AfterValidator(read_revision)]] | None,
@@ -99,7 +103,7 @@ class CompareParameters(ReportParameters):
         description="CLUSTER/CATALOG or CLUSTER/CATALOG@REVISION; `-` for no cluster.",
     )
     second: str = Field(alias="to", description="The same for the other side.")
-    kind: Kinds = values("What changed.")
+    kind: list[DifferenceKind] | None = values("What changed.")
     package: str = text("Name of the package.")
 
 

@@ -26,6 +26,7 @@ from catalogs.models import (
 )
 from catalogs.queries import sync_error
 from catalogs.resolve.facts import BLOCKERS, REJECTIONS
+from catalogs.revisions import compare
 from catalogs.revisions.differences import FATE_LABELS
 from catalogs.sources.access_methods import FAILED, IMPOSSIBLE, UNTRIED, USED
 from catalogs.sources.connection import Reason
@@ -56,6 +57,7 @@ BundleInspectionState = Annotated[
 ]
 ProblemSeverity = Annotated[str, OneOf(tuple(ContentProblem.Severity.values), "ProblemSeverity")]
 ChangeKind = Annotated[str, OneOf(tuple(CatalogChange.Kind.values), "CatalogChangeKind")]
+DifferenceKind = Annotated[str, OneOf(tuple(compare.ChangeKind), "CatalogDifferenceKind")]
 PackageChangeName = Annotated[str, OneOf(tuple(FATE_LABELS.values()), "PackageChange")]
 VerdictName = Annotated[str, OneOf(tuple(Verdict), "VerdictValue")]
 Target = Annotated[str, OneOf(tuple(WatchTarget), "WatchTarget")]
@@ -385,7 +387,7 @@ class CatalogDifferenceRow:
     catalogs none is affected unless it moves: its sentence is in `affects_if_moved`."""
 
     change: PackageChangeName
-    kind: ChangeKind
+    kind: DifferenceKind
     package: str
     subject: str
     before: str

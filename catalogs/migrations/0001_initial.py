@@ -259,7 +259,7 @@ class Migration(migrations.Migration):
             name='CatalogChange',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('package added', 'Package Added'), ('package removed', 'Package Removed'), ('bundle added', 'Bundle Added'), ('bundle removed', 'Bundle Removed'), ('bundle pruned', 'Bundle Pruned'), ('bundle changed', 'Bundle Changed'), ('display name changed', 'Display Name Changed'), ('images changed', 'Images Changed'), ('channel added', 'Channel Added'), ('channel removed', 'Channel Removed'), ('channel changed', 'Channel Changed'), ('channel head moved', 'Head Moved'), ('default channel changed', 'Default Channel Changed'), ('deprecated', 'Deprecated'), ('no longer deprecated', 'Undeprecated')], max_length=30)),
+                ('kind', models.CharField(choices=[('package added', 'Package Added'), ('package removed', 'Package Removed'), ('bundle added', 'Bundle Added'), ('bundle removed', 'Bundle Removed'), ('bundle pruned', 'Bundle Pruned'), ('bundle changed', 'Bundle Changed'), ('images changed', 'Images Changed'), ('channel added', 'Channel Added'), ('channel removed', 'Channel Removed'), ('channel changed', 'Channel Changed'), ('channel head moved', 'Head Moved'), ('default channel changed', 'Default Channel Changed'), ('deprecated', 'Deprecated'), ('no longer deprecated', 'Undeprecated')], max_length=30)),
                 ('package', models.CharField(max_length=253)),
                 ('subject', models.CharField(blank=True, max_length=500)),
                 ('before', models.CharField(blank=True, max_length=500)),

@@ -12,7 +12,8 @@ from catalogs.revisions.outline import BundleOutline, ChannelOutline, Outline
 
 
 class ChangeKind(StrEnum):
-    """The values of CatalogChange.Kind (a test compares them), with the fields of their changes."""
+    """The values of CatalogChange.Kind (a test compares them) and those of two catalogs alone, with
+    the fields of their changes."""
 
     PACKAGE_ADDED = "package added"  # after: the default channel's head
     PACKAGE_REMOVED = "package removed"  # before: the default channel's head

@@ -5,7 +5,7 @@ comparison of any two catalogs or revisions.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from django.forms import Field
@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from catalogs.models import Catalog, CatalogChange, CatalogRevision, distinct_catalogs
 from catalogs.queries import fullest
-from catalogs.revisions.compare import Sides
+from catalogs.revisions.compare import ChangeKind, Sides
 from catalogs.revisions.differences import (
     CHANGED,
     FATES,
@@ -91,21 +91,27 @@ class ShownSection:
 class ChangesForm(QueryForm):
     """Kinds of change, a package, the section in full, and its page."""
 
+    allowed: ClassVar[Sequence[str]] = CatalogChange.Kind.values
     kind = Field(required=False)
     package = TextField(max_length=forms.MAX_VALUE)
     show = OptionField("show", ("", *FATES))
     page = PageField()
 
     def clean_kind(self) -> frozenset[str]:
-        allowed = CatalogChange.Kind.values
         kinds = frozenset(kind for kind in self.params.getlist("kind") if kind)
-        if not kinds.issubset(allowed):
-            self.notices.append(f"“kind” can be {', '.join(allowed)}; others are left out.")
-        return kinds & frozenset(allowed)
+        if not kinds.issubset(self.allowed):
+            self.notices.append(f"“kind” can be {', '.join(self.allowed)}; others are left out.")
+        return kinds & frozenset(self.allowed)
 
 
-def read_query_string(params: QueryDict, notices: list[str]) -> ChangesQuery:
-    values = ChangesForm(params, notices).cleaned_data
+class ComparisonForm(ChangesForm):
+    allowed = tuple(ChangeKind)
+
+
+def read_query_string(
+    params: QueryDict, notices: list[str], form: type[ChangesForm] = ChangesForm
+) -> ChangesQuery:
+    values = form(params, notices).cleaned_data
     return ChangesQuery(values["kind"], values["package"], values["show"], values["page"])
 
 
@@ -114,8 +120,7 @@ def filter_context(query: ChangesQuery, sides: Sides | None = None) -> dict[str,
     return {
         "kinds": [
             (kind, kind_label(kind, sides))
-            for kind in CatalogChange.Kind.values
-            if sides or kind != CatalogChange.Kind.DISPLAY_NAME_CHANGED
+            for kind in (ComparisonForm if sides else ChangesForm).allowed
         ],
         "kind_chosen": next(iter(query.kinds), ""),
         "package_filter": query.package,
@@ -288,7 +293,7 @@ def _api_url(
 @require_safe
 def compare(request: HttpRequest) -> HttpResponse:
     notices: list[str] = []
-    query = read_query_string(request.GET, notices)
+    query = read_query_string(request.GET, notices, ComparisonForm)
     values = {side: request.GET.get(side, "") for side in ("from", "to")}
     offered = newest_points(PICKED_EACH)
     addresses = {

@@ -52,8 +52,9 @@ def told(before: Outline | None, after: Outline | None, *, by_blob: bool = True)
 
 
 def test_the_kinds_are_those_of_the_rows() -> None:
-    assert [kind.value for kind in ChangeKind] == CatalogChange.Kind.values
-    assert [kind.name for kind in ChangeKind] == CatalogChange.Kind.names
+    stored = [kind for kind in ChangeKind if kind != ChangeKind.DISPLAY_NAME_CHANGED]
+    assert [kind.value for kind in stored] == CatalogChange.Kind.values
+    assert [kind.name for kind in stored] == CatalogChange.Kind.names
 
 
 def test_an_outline_comes_back_as_it_was_and_equal_ones_have_equal_hashes() -> None:

@@ -325,6 +325,17 @@ def test_a_display_name_that_differs_is_no_requirement(
     page = assert_page(reader.get(COMPARE, query | {"kind": "display name changed"}))
     assert "Display names differ" in page.text
     assert "Images differ" not in page.text.split("From prod/first")[1]
+    api = {**query, "kind": "display-name-changed"}
+    rows = reader.get("/api/v1/compare", api).json()["items"]
+    assert [(row["kind"], row["after"]) for row in rows] == [("display-name-changed", "Other")]
+
+
+def test_a_catalog_alone_has_no_changed_display_names(reader: Client, catalog: Catalog) -> None:
+    page = assert_page(reader.get(URL, {"tab": "changes", "kind": "display name changed"}))
+    assert "others are left out" in page.text
+    assert "Display name changed" not in page.text
+    api = f"/api/v1/catalogs/{catalog}/changes"
+    assert reader.get(api, {"kind": "display-name-changed"}).status_code == 400
 
 
 def test_what_the_packagemanifest_api_omits_is_not_known_and_no_difference(
