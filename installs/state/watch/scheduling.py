@@ -157,13 +157,19 @@ class Demand:
         self._counted_at = -math.inf
 
     def share(self, now: float) -> float:
-        """`now`: in the seconds of the clock of all callers. Without waiting for another thread
-        that counts: the share before. Raises DatabaseError, and is 0 for the other callers."""
+        """`now`: in the seconds of the clock of all callers. No caller waits for the one that
+        counts: they get the share before. Raises DatabaseError; the share is 0 until the next
+        count then."""
         if now - self._counted_at >= CHECK_SECONDS and self._lock.acquire(blocking=False):
+            share = 0.0
             try:
-                self._share, self._counted_at = 0.0, now
-                self._share = _demanded_share()
+                if now - self._counted_at < CHECK_SECONDS:  # counted before the lock was free
+                    share = self._share
+                else:
+                    self._counted_at = now
+                    share = _demanded_share()
             finally:
+                self._share = share
                 self._lock.release()
         return self._share
 

@@ -127,6 +127,25 @@ def test_the_database_is_asked_once_for_all_turns_of_a_process(
     assert not any(turn.is_over() for turn in turns)
 
 
+def test_others_get_the_share_before_while_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    demand = Demand()
+    seen: list[float] = []
+
+    def count() -> float:
+        seen.append(demand.share(1000.0 + len(seen)))  # as from another thread
+        if len(seen) == 3:
+            raise DatabaseError
+        return 0.5
+
+    monkeypatch.setattr(scheduling, "_demanded_share", count)
+    assert demand.share(100.0) == 0.5
+    assert demand.share(200.0) == 0.5
+    with pytest.raises(DatabaseError):
+        demand.share(300.0)
+    assert seen == [0.0, 0.5, 0.5]
+    assert demand.share(300.0) == 0.0
+
+
 def test_only_as_many_turns_end_as_are_waited_for(turn: TimeSlice, clock: Time) -> None:
     for number in range(3):
         assert acquire(cluster_lease(make(f"busy-{number}", checked_at=1).pk), 60)
