@@ -24,13 +24,16 @@ PACKAGES_NAMED = 3  # providers of one requirement
 @dataclass(frozen=True, slots=True)
 class Dependency:
     """A requirement of a bundle and the packages that meet it: those of operators in the namespace
-    if `installed`, else of `catalog`, the first that offers some. Without packages, no catalog of
-    the namespace offers any."""
+    if `installed`, else of `catalog`, the first that offers some, with `more` that are not named.
+    Without packages, no catalog of the namespace offers any. `outdated`: the installed version of a
+    required package that is not in the range."""
 
     requirement: str
     packages: tuple[str, ...] = ()
     catalog: str = ""
+    more: int = 0
     installed: bool = False
+    outdated: str = ""
 
 
 class _Offer(NamedTuple):
@@ -49,18 +52,32 @@ def dependencies_of(choice: InstallChoice, rows: InstallRows, name: str) -> list
     if bundle is None or not METHODS[choice.method].needs_group:
         return []
     required = {row["name"]: row["range"] for row in bundle.required_packages}
+    installed = {
+        row.package: row.version for row in rows.operators if row.namespace == choice.namespace
+    }
     dependencies = []
-    offers = _offered_packages(rows, required) if required else []
+    missing = required.keys() - installed.keys()
+    offers = _offered_packages(rows, missing) if missing else []
     for package, text in required.items():
-        matching = [
-            offer for offer in offers if offer.package == package and _in_range(offer.version, text)
-        ]
-        dependencies.append(_met(f"Package {package} {text}".strip(), matching, choice, rows))
+        requirement = f"Package {package} {text}".strip()
+        if package in installed:
+            version = installed[package]
+            outdated = "" if not version or _in_range(version, text) else version
+            dependency = Dependency(requirement, (package,), installed=True, outdated=outdated)
+        else:
+            matching = [row for row in offers if row.package == package]
+            matching = [row for row in matching if _in_range(row.version, text)]
+            dependency = _offered(requirement, matching, choice, rows)
+        dependencies.append(dependency)
     apis = _required_apis(bundle) if getattr(bundle, "requires_kind", False) else []
     offers = _offered_apis(rows, apis) if apis else []
     for api in apis:
+        requirement = f"API {api.label}"
         matching = [offer for offer in offers if offer.api == api]
-        dependencies.append(_met(f"API {api.label}", matching, choice, rows))
+        if here := sorted({offer.package for offer in matching} & installed.keys()):
+            dependencies.append(Dependency(requirement, tuple(here), installed=True))
+        else:
+            dependencies.append(_offered(requirement, matching, choice, rows))
     return dependencies
 
 
@@ -108,7 +125,7 @@ def _in_range(version: str, text: str) -> bool:
     return read is not None and bool(within(read))
 
 
-def _met(
+def _offered(
     requirement: str, offers: Iterable[_Offer], choice: InstallChoice, rows: InstallRows
 ) -> Dependency:
     by_catalog: dict[tuple[bool, int, bool, str, str], set[str]] = {}
@@ -121,11 +138,9 @@ def _met(
                 other = source.namespace != choice.namespace
                 key = (not own, -offer.priority, other, source.name, source.qualified_name)
                 by_catalog.setdefault(key, set()).add(offer.package)
-    offered = {package for packages in by_catalog.values() for package in packages}
-    installed = {row.package for row in rows.operators if row.namespace == choice.namespace}
-    if offered & installed:
-        return Dependency(requirement, tuple(sorted(offered & installed)), installed=True)
     if not by_catalog:
         return Dependency(requirement)
     first = min(by_catalog)
-    return Dependency(requirement, tuple(sorted(by_catalog[first]))[:PACKAGES_NAMED], first[-1])
+    packages = sorted(by_catalog[first])
+    named = tuple(packages[:PACKAGES_NAMED])
+    return Dependency(requirement, named, first[-1], more=len(packages) - len(named))

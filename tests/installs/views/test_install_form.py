@@ -15,7 +15,7 @@ from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from installs.actions import record
 from installs.actions.objects import DryRun
 from installs.actions.upgrade_route import upgrades_sentence
-from installs.models import Action, ClusterInventory
+from installs.models import Action, ClusterInventory, Operator
 from olmweb.models import NOT_CONFIGURED, Cluster
 from tests.factories import (
     make_catalog,
@@ -321,10 +321,32 @@ def test_packages_that_olm_installs_too_are_named_with_their_catalog(
     assert "no catalog that the namespace can use offers it" in page.text
     extension = writer.get(INSTALL, {**query, "path": "ClusterExtension"})
     assert "Dependencies of" not in assert_page(extension).text
-    make_operator(cluster=prod, kind="Subscription", namespace="team-a", name="store")
+    store = make_operator(cluster=prod, kind="Subscription", namespace="team-a", name="store")
     page = assert_page(writer.get(INSTALL, query))
-    assert "store is installed in the namespace" in page.text
+    unless = "is installed in the namespace; OLM installs nothing unless it can upgrade it"
+    assert f"Package store >=2.0.0: store 1.0.0 {unless}" in page.text
+    assert "(store.example/v1): store is installed in the namespace" in page.text
     assert also not in page.text
+    Package.objects.filter(name="store").delete()
+    for version in ("2.3.0", ""):  # with an empty one, as the Subscription is new
+        Operator.objects.filter(pk=store.pk).update(version=version)
+        page = assert_page(writer.get(INSTALL, query))
+        assert "Package store >=2.0.0: store is installed in the namespace" in page.text
+
+
+def test_of_many_packages_with_a_required_api_some_are_named(
+    writer: Client, prod: Cluster, package: Package
+) -> None:
+    bundle = Bundle.objects.get(name="etcd.v1.1.0")
+    BundleGVK.objects.create(bundle=bundle, group="s.io", version="v1", kind="Store", required=True)
+    catalog = make_catalog(cluster=prod, name="many", namespace="olm", source_kind="CatalogSource")
+    make_component(cluster=prod, kind="CatalogSource", name="many", namespace="olm")
+    provided = {"1.0.0": {"provides": [("s.io", "v1", "Store")]}}
+    for name in "abcde":
+        make_package(catalog=catalog, name=name, channels={"x": ("1.0.0",)}, bundles=provided)
+    query = {"path": "Subscription", "namespace": "team-a"}
+    page = assert_page(writer.get(INSTALL, query))
+    assert "OLM also installs a or b or c or one of 2 more from catalog olm/many" in page.text
 
 
 @pytest.mark.parametrize("path", ["", "PlatformOperator", "ClusterExtension", "Subscription"])
