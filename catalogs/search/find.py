@@ -19,6 +19,7 @@ from catalogs.search.index import (
     FACETS,
     MANY,
     NO,
+    OF_PASSED,
     PACKAGE_FACETS,
     SEVERAL,
     SINGLE,
@@ -204,19 +205,23 @@ def find_packages(
     of_packages[INSTALLED].update(dict.fromkeys(ANSWERS[INSTALLED], 0))
     matches = []
     for group in index.groups:
-        passed, near = _sift(group, scores, active)
+        varies = not (wanted.keys().isdisjoint(OF_PASSED) or group.is_uniform)
+        passed, near = _sift(group, scores, active, every=varies)
         if not (passed or near):
             continue
-        answers = {INSTALLED: installed.get(group.rows[0].name, NO), **group.package_values}
+        of_package = group.package_values_of(passed) if passed else group.package_values
+        answers = {INSTALLED: installed.get(group.rows[0].name, NO), **of_package}
         refusing = [name for name, values in wanted.items() if answers[name] not in values]
         if passed and len(refusing) < 2:
             for name in refusing or answers:
                 of_packages[name][answers[name]] += 1
-        if refusing:
-            continue
-        if passed:
+        if passed and not refusing:
             matches.append(PackageMatch(passed[0], group.rows, group.differs))
-        if not every:
+        if every or any(not varies or name not in OF_PASSED for name in refusing):
+            continue
+        if varies:
+            _count_by_value(counted, group, passed, near, wanted)
+        else:
             _count(counted, group, passed, near)
     counts: Sequence[Mapping[str, int]] = (
         index.counts if every else [Counter(chain.from_iterable(tally)) for tally in counted]
@@ -270,13 +275,39 @@ def _count(
         counted[position].append(group_values)
 
 
+def _count_by_value(
+    counted: Sequence[list[Iterable[str]]],
+    group: PackageGroup,
+    passed: Sequence[Row],
+    near: Sequence[tuple[int, Row]],
+    wanted: Mapping[str, frozenset[str]],
+) -> None:
+    """As `_count`, where the value that is chosen decides which rows pass, and these the values of
+    OF_PASSED, of which some are `wanted`."""
+    passing = {row.id for row in passed}
+    refused_at = {row.id: position for position, row in near}
+    for position, tally in enumerate(counted):
+        by_value: dict[str, list[Row]] = {}
+        for row in group.rows:
+            if row.id in passing or refused_at.get(row.id) == position:
+                for value in row.values[position]:
+                    by_value.setdefault(value, []).append(row)
+        tally.append(
+            value
+            for value, rows in by_value.items()
+            if all(OF_PASSED[name](rows) in wanted[name] for name in OF_PASSED if name in wanted)
+        )
+
+
 def _sift(
     group: PackageGroup,
     scores: Mapping[int, Score] | None,
     active: list[tuple[int, frozenset[str]]],
+    *,
+    every: bool = False,
 ) -> tuple[Sequence[Row], Sequence[tuple[int, Row]]]:
     """Rows that pass, and rows that only one facet (its position is given) refused; of these one
-    where all rows of the group have the same values in that facet."""
+    where all rows of the group have the same values in that facet, unless `every` is wanted."""
     rows: Sequence[Row] = group.rows
     # Copies of a catalog repeat one another: where all rows are alike, one decides for all.
     refused = [
@@ -297,7 +328,7 @@ def _sift(
             passed.append(row)
         elif len(refusing) == 1:
             near.append((refusing[0], row))
-            if refused:
+            if refused and not every:
                 break
     return passed, near
 

@@ -161,12 +161,20 @@ def _is_deprecated(rows: Sequence[Row]) -> str:
     return YES if all(marked) else SOME if any(marked) else NO
 
 
-# Of all rows of one package name, the best rank first; each package has one value of each.
-PACKAGE_FACETS: dict[str, Callable[[Sequence[Row]], str]] = {
+def _versions(row: Row) -> str:
+    return MANY if row.bundle_count > 2 else str(row.bundle_count)
+
+
+# Each package has one value of each: of all rows of its name, or of those that pass the facets of
+# rows, of which the first, with the best rank, is shown.
+OF_NAME: dict[str, Callable[[Sequence[Row]], str]] = {
     "catalogs": lambda rows: SEVERAL if len({row.source for row in rows}) > 1 else SINGLE,
-    "versions": lambda rows: MANY if rows[0].bundle_count > 2 else str(rows[0].bundle_count),
+}
+OF_PASSED: dict[str, Callable[[Sequence[Row]], str]] = {
+    "versions": lambda rows: _versions(rows[0]),
     "deprecated": _is_deprecated,
 }
+PACKAGE_FACETS = OF_NAME | OF_PASSED
 
 
 @dataclass(frozen=True)
@@ -182,8 +190,20 @@ class PackageGroup:
 
     @cached_property
     def package_values(self) -> Mapping[str, str]:
-        """The value of each of PACKAGE_FACETS."""
+        """The value of each of PACKAGE_FACETS if all rows pass."""
         return {name: value(self.rows) for name, value in PACKAGE_FACETS.items()}
+
+    @cached_property
+    def is_uniform(self) -> bool:
+        """Whether any of its rows have the same values of OF_PASSED."""
+        return len({(_versions(row), row.deprecated) for row in self.rows}) == 1
+
+    def package_values_of(self, passed: Sequence[Row]) -> Mapping[str, str]:
+        """The value of each of PACKAGE_FACETS if these rows pass."""
+        if self.is_uniform or len(passed) == len(self.rows):
+            return self.package_values
+        of_passed = {name: value(passed) for name, value in OF_PASSED.items()}
+        return {**self.package_values, **of_passed}
 
     @cached_property
     def alike(self) -> frozenset[int]:

@@ -28,6 +28,8 @@ from catalogs.search.index import (
     COUNTED,
     FACETS,
     NO,
+    OF_NAME,
+    OF_PASSED,
     PACKAGE_FACETS,
     YES,
     CatalogRows,
@@ -461,37 +463,49 @@ def test_counts_are_what_choosing_the_value_would_show(
     hits = None if ids is None else Hits(dict.fromkeys(ids, ()))
     filters = Filters(chosen={name: frozenset(values) for name, values in chosen.items()})
     result = find_packages(index, filters, installed, hits)
-    rows = [row for row in index.rows if ids is None or row.id in ids]
-
-    answers = {
-        group.rows[0].name: {
-            "installed": YES if group.rows[0].name in here else NO,
-            **{facet: value(group.rows) for facet, value in PACKAGE_FACETS.items()},
-        }
-        for group in index.groups
+    groups = {group.rows[0].name: group.rows for group in index.groups}
+    searched = {
+        name: [row for row in rows if ids is None or row.id in ids] for name, rows in groups.items()
     }
 
-    def allowed(row: Row, without: str = "") -> bool:
-        return all(
+    def answers(name: str, left: Any) -> dict[str, str]:
+        values = {facet: value(left) for facet, value in OF_PASSED.items()}
+        values |= {facet: value(groups[name]) for facet, value in OF_NAME.items()}
+        return {**values, "installed": YES if name in here else NO}
+
+    def allowed(name: str, left: Any, without: str = "") -> bool:
+        return bool(left) and all(
             answer in chosen[facet]
-            for facet, answer in answers[row.name].items()
+            for facet, answer in answers(name, left).items()
             if facet in chosen and facet != without
         )
 
-    shown = {row.name for row in rows if passes(row, chosen) and allowed(row)}
-    assert [match.row.name for match in result.matches] == sorted(shown)
-    for name in list(FACETS)[:COUNTED]:
-        left = [row for row in rows if passes(row, chosen, without=name) and allowed(row)]
-        values = {value for row in left for value in FACETS[name](row)}
-        counted = {
-            value: len({row.name for row in left if value in FACETS[name](row)}) for value in values
+    passed = {name: [row for row in rows if passes(row, chosen)] for name, rows in searched.items()}
+    shown = {name: left[0] for name, left in passed.items() if allowed(name, left)}
+    assert [match.row for match in result.matches] == [shown[name] for name in sorted(shown)]
+    for facet in list(FACETS)[:COUNTED]:
+        near = {
+            name: [row for row in rows if passes(row, chosen, without=facet)]
+            for name, rows in searched.items()
         }
-        assert dict(result.counts[name]) == counted
+        values = {value for rows in near.values() for row in rows for value in FACETS[facet](row)}
+        counted = {
+            value: sum(
+                allowed(name, [row for row in rows if value in FACETS[facet](row)])
+                for name, rows in near.items()
+            )
+            for value in values
+        }
+        counted = {value: count for value, count in counted.items() if count}
+        assert dict(result.counts[facet]) == counted
     for facet in ("installed", *PACKAGE_FACETS):
-        left = [row for row in rows if passes(row, chosen) and allowed(row, without=facet)]
+        of_packages = [
+            answers(name, left)[facet]
+            for name, left in passed.items()
+            if allowed(name, left, without=facet)
+        ]
         for answer in ANSWERS[facet]:
-            names = {row.name for row in left if answers[row.name][facet] == answer}
-            assert result.counts[facet][answer] == len(names)
+            assert result.counts[facet][answer] == of_packages.count(answer)
 
 
 @settings(max_examples=20, deadline=None)

@@ -201,6 +201,21 @@ def test_a_package_that_some_catalogs_deprecate_counts_once(reader):
     assert names(reader.get(URL, {"deprecated": "no"})) == ["b"]
 
 
+def test_facets_of_packages_are_of_the_catalogs_that_are_chosen(reader):
+    red, blue = make_catalog(name="red"), make_catalog(name="blue")
+    make_package(catalog=red, name="a", deprecated=True, channels={"stable": ["1.0.0"]})
+    make_package(catalog=blue, name="a", channels={"stable": ["1.0.0", "1.1.0"]})
+    make_package(catalog=blue, name="b", channels={"stable": ["1.0.0"]})
+    of_red = {"catalog": "red", "deprecated": "yes", "versions": "1"}
+    assert names(reader.get(URL, of_red)) == ["a"]
+    assert names(reader.get(URL, of_red | {"catalog": "blue"})) == []
+    response = reader.get(URL, {"catalog": "blue"})
+    assert facet(response, "deprecated") == {"No": 2}
+    assert facet(response, "versions") == {"2": 1, "1": 1}
+    assert facet(response, "catalogs") == {"Several": 1, "One": 1}
+    assert facet(reader.get(URL, {"deprecated": "yes"}), "catalog") == {"red": 1}
+
+
 def test_a_search_for_the_name_of_a_kind_offers_its_providers(reader):
     catalog = make_catalog()
     provided = {"1.1.0": {"provides": [("data.example", "v1", "Backup")]}}
