@@ -205,7 +205,7 @@ def find_packages(
     of_packages[INSTALLED].update(dict.fromkeys(ANSWERS[INSTALLED], 0))
     matches = []
     for group in index.groups:
-        varies = not (wanted.keys().isdisjoint(OF_PASSED) or group.is_uniform)
+        varies = not group.varying.isdisjoint(wanted)
         passed, near = _sift(group, scores, active, every=varies)
         if not (passed or near):
             continue

@@ -194,16 +194,19 @@ class PackageGroup:
         return {name: value(self.rows) for name, value in PACKAGE_FACETS.items()}
 
     @cached_property
-    def is_uniform(self) -> bool:
-        """Whether any of its rows have the same values of OF_PASSED."""
-        return len({(_versions(row), row.deprecated) for row in self.rows}) == 1
+    def varying(self) -> frozenset[str]:
+        """Those of OF_PASSED whose value depends on the rows that pass."""
+        return frozenset(
+            name
+            for name, value in OF_PASSED.items()
+            if len({value((row,)) for row in self.rows}) > 1
+        )
 
     def package_values_of(self, passed: Sequence[Row]) -> Mapping[str, str]:
         """The value of each of PACKAGE_FACETS if these rows pass."""
-        if self.is_uniform or len(passed) == len(self.rows):
+        if not self.varying or len(passed) == len(self.rows):
             return self.package_values
-        of_passed = {name: value(passed) for name, value in OF_PASSED.items()}
-        return {**self.package_values, **of_passed}
+        return {**self.package_values, **{name: OF_PASSED[name](passed) for name in self.varying}}
 
     @cached_property
     def alike(self) -> frozenset[int]:
