@@ -128,12 +128,15 @@ def _in_range(version: str, text: str) -> bool:
 def _offered(
     requirement: str, offers: Iterable[_Offer], choice: InstallChoice, rows: InstallRows
 ) -> Dependency:
+    groups = rows.groups_in(choice.namespace)
+    excludes_global = len(groups) == 1 and groups[0].own_catalogs_only
+    visible = (choice.namespace,) if excludes_global else (choice.namespace, *GLOBAL)
+    sources = [source for source in rows.catalog_sources if source.namespace in visible]
     by_catalog: dict[tuple[bool, int, bool, str, str], set[str]] = {}
     for offer in offers:
-        for source in rows.catalog_sources:
-            visible = source.namespace in (choice.namespace, *GLOBAL)
+        for source in sources:
             same = offer.catalog_namespace in ("", source.namespace)
-            if visible and same and source.name == offer.catalog:
+            if same and source.name == offer.catalog:
                 own = (source.namespace, source.name) == (choice.catalog_namespace, choice.catalog)
                 other = source.namespace != choice.namespace
                 key = (not own, -offer.priority, other, source.name, source.qualified_name)

@@ -334,7 +334,7 @@ def test_packages_that_olm_installs_too_are_named_with_their_catalog(
         assert "Package store >=2.0.0: store is installed in the namespace" in page.text
 
 
-def test_of_many_packages_with_a_required_api_some_are_named(
+def test_dependencies_are_of_the_catalogs_that_the_namespace_can_use(
     writer: Client, prod: Cluster, package: Package
 ) -> None:
     bundle = Bundle.objects.get(name="etcd.v1.1.0")
@@ -347,6 +347,12 @@ def test_of_many_packages_with_a_required_api_some_are_named(
     query = {"path": "Subscription", "namespace": "team-a"}
     page = assert_page(writer.get(INSTALL, query))
     assert "OLM also installs a or b or c or one of 2 more from catalog olm/many" in page.text
+    make_component(
+        cluster=prod, kind="OperatorGroup", name="own", namespace="team-a",
+        details={"own_catalogs_only": True},
+    )  # fmt: skip
+    page = assert_page(writer.get(INSTALL, query))
+    assert "no catalog that the namespace can use offers it" in page.text
 
 
 @pytest.mark.parametrize("path", ["", "PlatformOperator", "ClusterExtension", "Subscription"])
