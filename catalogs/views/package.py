@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalogs import lookup, queries
-from catalogs.models import Package
+from catalogs.models import Package, distinct_catalogs
 from catalogs.resolve.stored import graph_of
 from catalogs.search.find import installations_of
 from catalogs.verdicts.catalog_health import with_health_notes
@@ -62,7 +62,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "status": presenters.catalog_status(package_row.catalog),
         "sources": sources,
         "first_sources": _first_sources(package_row, sources),
-        "catalog_count": len({(row.catalog.cluster_id, row.catalog.name) for row in sources}),
+        "catalog_count": len(distinct_catalogs(row.catalog for row in sources)),
         "compare": _comparison(package_row, sources),
         "choice": choice,
         "entries": entries,

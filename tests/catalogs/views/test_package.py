@@ -502,6 +502,20 @@ def test_a_package_of_a_single_catalog_has_nothing_to_be_compared_with(reader, e
     assert assert_page(reader.get(link)).text.count("No package passes all of these filters.") == 1
 
 
+def test_catalog_sources_of_one_name_in_two_namespaces_are_two_catalogs(reader):
+    cluster = make_cluster()
+    for namespace in ("apps", "olm"):
+        catalog = make_catalog(
+            name="one", slug=f"{namespace}-one", namespace=namespace, cluster=cluster,
+            source_kind="CatalogSource",
+        )  # fmt: skip
+        make_package(name="etcd", catalog=catalog)
+    address = reverse("catalogs:package", args=(cluster.name, "olm-one", "etcd"))
+    page = text_of(reader.get(address))
+    assert "also in 1 other catalog" in page
+    assert "No other catalog has this package" not in page
+
+
 def test_two_access_methods_of_one_catalog_are_no_two_sources(reader):
     cluster = make_cluster()
     for slug in ("one", "sources-one"):
