@@ -40,6 +40,45 @@ def test_texts_say_what_the_message_decides(case: Case) -> None:
     assert [words for words in case.omits if words in text] == []
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "apiServices not installed",
+        "webhooks not installed",
+        "Webhook install failed: conversionWebhook not ready",
+        'installing: waiting for deployment loki to become ready: deployment "loki" not available: '
+        "Deployment does not have minimum availability.",
+        'installing: waiting for deployment loki to become ready: deployment "loki" waiting for 1 '
+        "outdated replica(s) to be terminated",
+        'installing: waiting for deployment loki to become ready: deployment "loki" waiting for 1 '
+        "old replicas are pending termination",
+    ],
+)
+def test_install_waiting_is_normal_at_first(message: str) -> None:
+    """OLM sets InstallWaiting only in the phase Installing, and ends that after five minutes."""
+    texts = {
+        reason: classify(
+            message, kind="ClusterServiceVersion", reason=reason, name="loki", namespace="loki"
+        )
+        for reason in ("InstallWaiting", "ComponentUnhealthy")
+    }
+    waiting, unhealthy = texts["InstallWaiting"], texts["ComponentUnhealthy"]
+    assert waiting is not None
+    assert "This is normal" in waiting.cause
+    assert waiting.remedy[0].startswith("Wait some ")
+    assert "If it stays" in waiting.remedy[0]
+    assert unhealthy is not None
+    assert "This is normal" not in unhealthy.cause
+
+
+def test_apiservice_of_a_reinstall_is_made_again() -> None:
+    finding = classify(
+        "apiServices not installed", kind="ClusterServiceVersion", reason="NeedsReinstall"
+    )
+    assert finding is not None
+    assert "OLM installs the operator again, which makes it" in finding.cause
+
+
 def test_rukpak_sends_a_bundle_with_a_mutable_configmap_again() -> None:
     finding = classify(
         'admission webhook "vbundles.core.rukpak.io" denied the request: '
