@@ -72,7 +72,7 @@ _ERROR_LIMIT = 1_000  # characters of one of them
 # The attempt failed, and so did the way back; what made it fail comes first.
 _WAY_BACK = re.compile(
     r"(?P<before>[\s\S]{0,300}?)\b(?i:rollback|uninstall) failed: "
-    # There is nothing to mend about a version that never was.
+    # There is nothing to fix about a version that never was.
     r"(?!release has no \d|no revision for release)(?P<second>[\s\S]{1,2000}?): "
     r"original (?:upgrade|install) error: (?P<first>[\s\S]+)"
 )

@@ -1,4 +1,4 @@
-"""Why 53 operators fail, and the first cause mended for all of them, with the keyboard alone."""
+"""Why 53 operators fail, and the first cause fixed for all of them, with the keyboard alone."""
 
 import re
 from collections.abc import Iterator

@@ -123,7 +123,7 @@ MENDED = {
 OTHER = "something else went wrong"
 
 
-def mended(text: str) -> str:
+def fixed(text: str) -> str:
     for typo, words in MENDED.items():
         text = text.replace(typo, words)
     return text
@@ -165,7 +165,7 @@ WORDINGS: dict[str, Callable[[str], str]] = {
     "dots": lambda text: f"{text}...",
     "ellipsis": lambda text: f"{text}\u2026",
     "in quotes": lambda text: '"' + text.replace('"', '\\"') + '"',
-    "typing errors mended": mended,
+    "typing errors fixed": fixed,
     "list of errors": lambda text: f"[{text}, {OTHER}]",
     "list of errors, last": lambda text: f"[{OTHER}, {text}]",
     "errors after semicolons": lambda text: f"{text}; {OTHER}",

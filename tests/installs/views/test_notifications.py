@@ -203,9 +203,9 @@ def test_the_answer_for_the_bell_has_the_badge_of_the_navigation(
     assert reader.get(BELL, {"rev": rev}).status_code == 204
     operator.health = "Healthy"
     operator.save()
-    mended = reader.get(BELL, {"rev": rev}).content.decode()
-    assert badge in mended
-    assert "attention</span>" not in mended
+    fixed = reader.get(BELL, {"rev": rev}).content.decode()
+    assert badge in fixed
+    assert "attention</span>" not in fixed
 
 
 def test_many_own_actions_that_finished_are_one_toast(
