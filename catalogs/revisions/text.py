@@ -163,6 +163,9 @@ def item_between(change: PackageChange, sides: Sides) -> str:
         case (
             ChangeKind.IMAGES_CHANGED | ChangeKind.BUNDLE_CHANGED | ChangeKind.DISPLAY_NAME_CHANGED
         ) if before or after:
+            if not (before and after):
+                side = sides.before if before else sides.after
+                return f"{subject}: {before or after} only in {side}"
             return f"{subject}: {both}"
         case ChangeKind.IMAGES_CHANGED:
             return f"{subject}: related images"

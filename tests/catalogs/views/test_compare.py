@@ -313,11 +313,13 @@ def test_a_display_name_that_differs_is_no_requirement(
     page = assert_page(reader.get(COMPARE, query))
     assert "1 bundle with different requirements or APIs" in page.text
     assert "1 bundle with different display names" in page.text
-    names = "kept.v1.0.0: none in first, Kept (community) in second"
+    names = "kept.v1.0.0: Kept (community) only in second"
     assert names in page.text.split("Display names differ")[-1]
     Bundle.objects.filter(package__catalog=pair[1]).update(
         install_modes=["OwnNamespace"], display_name="Other"
     )
+    page = assert_page(reader.get(COMPARE, query))
+    assert "kept.v1.0.0: provided APIs Other.v1.example.com only in second" in page.text
     BundleGVK.objects.all().delete()
     page = assert_page(reader.get(COMPARE, query))
     assert "1 bundle with different display names" in page.text
