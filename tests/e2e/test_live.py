@@ -132,18 +132,6 @@ def test_a_reader_at_work_is_not_interrupted_and_sees_the_change_afterwards(
     expect(row).to_be_visible(timeout=steps.SEEN_MS)
 
 
-def test_the_box_that_selects_all_rows_does_not_stop_live_updates(new_page, cluster) -> None:
-    page = new_page()
-    steps.sign_in(page, "operator", "/operators/?view=all&q=demo")
-    # As after the rows were unticked one by one: only the ticks of rows hold back an update.
-    page.locator("main [data-live] input[type=checkbox]:not([name])").first.evaluate(
-        "box => { box.checked = true; }"
-    )
-    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME))
-    cluster.apply(PLATFORM_OPERATORS, VERSION, MANIFEST, field_manager="terminal")
-    expect(row).to_be_visible(timeout=steps.SEEN_MS)
-
-
 def test_how_long_a_failure_lasts_is_counted_in_the_words_of_the_server(new_page) -> None:
     page = new_page()
     page.goto(f"{steps.OPERATOR}/advanced-cluster-management")
