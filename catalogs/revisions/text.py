@@ -30,7 +30,6 @@ _COUNTED = {
     ChangeKind.BUNDLE_ADDED: ("bundle added", "bundles added"),
     ChangeKind.IMAGES_CHANGED: ("bundle with changed images", "bundles with changed images"),
     ChangeKind.BUNDLE_CHANGED: ("bundle with changed content", "bundles with changed content"),
-    ChangeKind.DISPLAY_NAME_CHANGED: ("changed display name", "changed display names"),
     ChangeKind.UNDEPRECATED: ("deprecation withdrawn", "deprecations withdrawn"),
 }
 _TITLES = {
@@ -47,7 +46,6 @@ _TITLES = {
     ChangeKind.BUNDLE_ADDED: "Added",
     ChangeKind.IMAGES_CHANGED: "Images changed",
     ChangeKind.BUNDLE_CHANGED: "Content changed",
-    ChangeKind.DISPLAY_NAME_CHANGED: "Display name changed",
     ChangeKind.UNDEPRECATED: "No longer deprecated",
 }
 

@@ -27,7 +27,7 @@ from installs.diagnosis.parts import (
     strip_prefixes,
     without_dumps,
 )
-from installs.diagnosis.polling import of_polling_pod, with_polling_pod
+from installs.diagnosis.polling_pods import of_polling_pod, with_polling_pod
 from installs.diagnosis.remedies import (
     completed,
     fill_sentence,

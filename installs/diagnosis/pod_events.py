@@ -121,10 +121,13 @@ class PodMessage(NamedTuple):
 
 
 def read_pod_message(kind: str, namespace: str, name: str, reason: str, message: str) -> PodMessage:
-    """The message itself for other kinds. A message that only the pod of a catalog can have is
-    about the CatalogSource, which has the settings of that pod, and one of an unpack pod that does
-    not start, or of its job, about the InstallPlan. An Event that only pods or nodes
-    have is about a Pod or a Node. Marks of an Event that was sent several times are left out."""
+    """The object that a message is about, and the line that the knowledge base reads.
+
+    A message that only the pod of a catalog can have is about the CatalogSource, which has the
+    settings of that pod; the message of an unpack pod that does not start, or of its job, is about
+    the InstallPlan; an Event with a reason of pods or nodes alone is about a Pod or a Node.
+    Messages of other kinds stay as they are, without the marks of an Event that was sent several
+    times."""
     message = _COMBINED.sub("", message)
     if reason == "FailedCreate" and message.startswith(_REFUSED_POD):
         unpacks = kind == "Job" and _unpacks(name, message)

@@ -163,8 +163,8 @@ def renewed_lease(name: str, seconds: int = LEASE_SECONDS) -> Iterator[Held | No
 def is_ours(held: Held, seconds: int) -> bool:
     """Whether this process still holds a lease that it renews.
 
-    No query if its thread has renewed it within its time, in which no other process takes it;
-    else, as after a pause, the lease is renewed for `seconds`.
+    No query if its thread has renewed it within its time, by the clock of this process; else, as
+    after a pause, the lease is renewed for `seconds`. What is written is fenced all the same.
     """
     return _renewer.renewed_in_time(held) or held.renew(seconds)
 

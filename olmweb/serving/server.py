@@ -33,7 +33,7 @@ CONNECTIONS = 4000  # of one process
 BACKLOG = 1024
 GRACE_SECONDS = 3  # for requests under way when the process is told to end
 PRODUCTION_GRACE_SECONDS = 20
-ANSWER_SECONDS = 20  # until uvicorn replaces a process that does not answer it; imports take some
+ANSWER_SECONDS = 10  # until uvicorn replaces a process that does not answer it; imports take some
 FAILED_STARTS = 5  # web processes in a row that ended before they served
 APPLICATION = "olmweb.asgi:application"
 

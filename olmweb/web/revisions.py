@@ -28,7 +28,7 @@ class PerRevision(Generic[Value]):
 
     `read` gets ids and returns the value of each, from the rows that the revision covers alone:
     nothing that depends on the person, on the time or on other rows. A value is shared by requests
-    and must not be changed.
+    of all threads: nothing in it is changed; what is missing in a mapping may be added.
     """
 
     def __init__(self, read: Callable[[Collection[Any]], Mapping[Any, Value]]) -> None:

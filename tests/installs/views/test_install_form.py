@@ -328,7 +328,7 @@ def test_packages_that_olm_installs_too_are_named_with_their_catalog(
     assert "(store.example/v1): store is installed in the namespace" in page.text
     assert also not in page.text
     Package.objects.filter(name="store").delete()
-    for version in ("2.3.0", ""):  # with an empty one, as the Subscription is new
+    for version in ("2.3.0", ""):  # empty: the Subscription is new
         Operator.objects.filter(pk=store.pk).update(version=version)
         page = assert_page(writer.get(INSTALL, query))
         assert "Package store >=2.0.0: store is installed in the namespace" in page.text

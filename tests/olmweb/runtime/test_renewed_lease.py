@@ -48,7 +48,7 @@ def test_one_that_was_taken_away_is_not_taken_back() -> None:
     assert Lease.objects.get(name="cluster:1").owner == "thief"
 
 
-def test_one_that_was_renewed_in_time_is_ours_without_a_query() -> None:
+def test_a_lease_renewed_in_time_is_ours_without_a_query() -> None:
     with renewed_lease("cluster:1", 1) as held:
 
         def queries() -> int:
@@ -61,7 +61,7 @@ def test_one_that_was_renewed_in_time_is_ours_without_a_query() -> None:
         assert eventually(lambda: queries() == 0)
 
 
-def test_one_that_expired_and_was_taken_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_lease_of_another_process_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     with renewed_lease("cluster:1", 1) as held:
         assert held
         first = expiry()

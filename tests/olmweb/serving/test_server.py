@@ -404,7 +404,7 @@ def _first_answer(port: int) -> bytes:
 def test_a_busy_node_leaves_a_web_process_time_for_its_imports(settings: Any) -> None:
     """A process that is replaced before it answers would be replaced again and again."""
     settings.TRUSTED_PROXIES = []
-    assert server.configure(echo, 3).timeout_worker_healthcheck >= 20
+    assert server.configure(echo, 3).timeout_worker_healthcheck >= 10
 
 
 @pytest.mark.slow

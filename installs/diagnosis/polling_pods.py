@@ -1,4 +1,7 @@
-"""The pod with which OLM looks for a newer image of a catalog, while another pod serves it."""
+"""The pod with which OLM looks for a newer image of a catalog, while another pod serves it.
+
+Below the knowledge base, which reads its facts; catalog_pods.py is above it.
+"""
 
 from collections.abc import Mapping
 
