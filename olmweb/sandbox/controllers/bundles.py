@@ -120,9 +120,12 @@ class FileBasedCatalog:
             self._bundles[package] = tuple(read_bundle(blob) for blob in blobs)
         return self._bundles[package]
 
+    def packages(self) -> list[str]:
+        """The names of the packages that have bundles."""
+        return [package for schema, package in self._by_schema if schema == "olm.bundle"]
+
     def all_bundles(self) -> list[BundleContent]:
-        packages = [package for schema, package in self._by_schema if schema == "olm.bundle"]
-        return [bundle for package in packages for bundle in self.bundles(package)]
+        return [bundle for package in self.packages() for bundle in self.bundles(package)]
 
     def channels(self, package: str) -> list[Blob]:
         """The olm.channel blobs of a package, the default channel first."""

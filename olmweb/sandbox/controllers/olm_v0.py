@@ -2,10 +2,13 @@
 
 Level-triggered: every step reads only the objects. A Subscription moves if it has no InstallPlan
 yet or if its channel has an upgrade from the installed bundle, a step of the graph at a time; the
-settled Subscriptions of the scenario stay as they are. Must not know HTTP.
+settled Subscriptions of the scenario stay as they are. The InstallPlan also brings the dependencies
+of the bundle, each with a Subscription of its own. Must not know HTTP.
 """
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from olmweb.sandbox.apiserver.kinds import Object
@@ -13,11 +16,19 @@ from olmweb.sandbox.apiserver.store import Store, copied, owner_reference, times
 from olmweb.sandbox.controllers import csv_objects, workloads
 from olmweb.sandbox.controllers.bundles import BundleContent, Catalogs
 from olmweb.sandbox.controllers.csv_objects import API, InstalledBundle, Phase
+from olmweb.sandbox.controllers.dependencies import (
+    CatalogInUse,
+    Dependency,
+    Property,
+    Unsatisfiable,
+    dependencies,
+)
 from olmweb.sandbox.controllers.workloads import Workload, suffix
 
 _INSTALLING = Phase(
     "Installing", "InstallSucceeded", "waiting for install components to report healthy"
 )
+GLOBAL_NAMESPACE = "openshift-marketplace"  # its CatalogSources serve every namespace
 CLUSTER_OPERATOR = "operator-lifecycle-manager"
 _MANUAL, _REQUIRES_APPROVAL = "Manual", "RequiresApproval"
 
@@ -57,11 +68,18 @@ class OlmV0:
                 bundle = self._bundle(spec, spec.get("startingCSV", ""))
         except KeyError:
             if not current:
-                self._set_status(item, _unresolved(item, timestamp(self._store.now())))
+                message = unsatisfiable(meta["name"], spec["name"], spec.get("channel", ""))
+                self._set_status(item, _unresolved(message, timestamp(self._store.now())))
             return
         if bundle.name == current:
             return
-        plan = self._plan(item, bundle)
+        try:
+            required = self._dependencies(item, bundle)
+        except Unsatisfiable as error:
+            message = f"constraints not satisfiable: {error}, subscription {meta['name']} exists"
+            self._set_status(item, _unresolved(message, timestamp(self._store.now())))
+            return
+        plan = self._plan(item, bundle, required)
         self._store.put(plan)
         self._set_status(
             item,
@@ -84,10 +102,40 @@ class OlmV0:
         failed = any(condition["type"] == "BundleUnpackFailed" for condition in conditions)
         return failed and bool(self._store.items("Job", item["spec"]["sourceNamespace"])[0])
 
-    def _plan(self, item: Object, bundle: BundleContent) -> Object:
+    def _dependencies(self, item: Object, bundle: BundleContent) -> list[Dependency]:
+        """The bundles that the bundle of a Subscription requires and its namespace lacks.
+
+        Raises Unsatisfiable.
+        """
+        namespace, spec = item["metadata"]["namespace"], item["spec"]
+        installed: list[Property] = []
+        for csv in self._store.items("ClusterServiceVersion", namespace)[0]:
+            installed += _properties(csv["metadata"])
+        for other in self._store.items("Subscription", namespace)[0]:
+            status = other.get("status", {})
+            if _is_installing(status):  # its bundle is in an InstallPlan that is not completed yet
+                with suppress(KeyError):
+                    installed += self._bundle(other["spec"], status["currentCSV"]).properties
+        sources = [
+            source
+            for source in self._store.items("CatalogSource")[0]
+            if source["metadata"]["namespace"] in (namespace, GLOBAL_NAMESPACE)
+            and source["metadata"]["name"] in self._catalogs
+        ]
+        own = (spec["sourceNamespace"], spec["source"])
+        catalogs = [
+            CatalogInUse(source["name"], source["namespace"], self._catalogs[source["name"]])
+            for source in (row["metadata"] for row in sorted(sources, key=_search_order(own)))
+        ]
+        return dependencies(bundle, installed, catalogs)
+
+    def _plan(self, item: Object, bundle: BundleContent, required: list[Dependency]) -> Object:
         meta, spec = item["metadata"], item["spec"]
         manual = spec.get("installPlanApproval") == _MANUAL
         name = f"install-{suffix(meta['uid'], bundle.name)}"
+        plan = steps(bundle, spec, "Unknown")
+        for dependency in required:
+            plan += _dependency_steps(dependency, meta["namespace"])
         return {
             "apiVersion": API,
             "kind": "InstallPlan",
@@ -100,22 +148,29 @@ class OlmV0:
             "spec": {
                 "approval": spec.get("installPlanApproval", "Automatic"),
                 "approved": not manual,
-                "clusterServiceVersionNames": [bundle.name],
+                "clusterServiceVersionNames": [
+                    bundle.name,
+                    *(dependency.bundle.name for dependency in required),
+                ],
                 "generation": 1,
             },
             "status": {
                 "phase": _REQUIRES_APPROVAL if manual else "Installing",
                 "catalogSources": [],
-                "plan": steps(bundle, spec, "Unknown"),
+                "plan": plan,
             },
         }
 
     def _execute(self, plan: Object) -> None:
-        """Writes the ClusterServiceVersion of an approved plan, which is Complete then."""
+        """Writes the ClusterServiceVersions of an approved plan and the Subscriptions of its
+        dependencies; the plan is Complete then."""
         phase = plan.get("status", {}).get("phase")
         if phase not in (_REQUIRES_APPROVAL, "Installing") or not plan["spec"]["approved"]:
             return
         namespace = plan["metadata"]["namespace"]
+        for step in plan["status"].get("plan", []):
+            if step["resource"]["kind"] == "Subscription":
+                self._subscribe(json.loads(step["resource"]["manifest"]), plan)
         for item in self._store.items("Subscription", namespace)[0]:
             ref = item.get("status", {}).get("installPlanRef", {})
             if ref.get("name") == plan["metadata"]["name"]:
@@ -129,6 +184,13 @@ class OlmV0:
             {**step, "status": "Created"} for step in made["status"].get("plan", [])
         ]
         self._store.put(made)
+
+    def _subscribe(self, item: Object, plan: Object) -> None:
+        """Creates the Subscription of a dependency, which has its bundle from this plan."""
+        meta = item["metadata"]
+        if self._store.get("Subscription", meta["name"], meta["namespace"]) is None:
+            status = {"currentCSV": item["spec"]["startingCSV"], "state": "UpgradePending"}
+            self._set_status(self._store.put(item), status | {"installPlanRef": _reference(plan)})
 
     def _install(self, item: Object) -> None:
         spec, current = item["spec"], item["status"]["currentCSV"]
@@ -232,12 +294,33 @@ def _max_openshift(meta: Object) -> str:
 
     `meta` is its metadata.
     """
-    if "olm.copiedFrom" in meta.get("labels", {}):
-        return ""
-    noted = meta.get("annotations", {}).get("operatorframework.io/properties", "")
-    properties = json.loads(noted)["properties"] if noted else []
+    properties = _properties(meta)
     values = [item["value"] for item in properties if item["type"] == "olm.maxOpenShiftVersion"]
     return str(values[0]) if values else ""
+
+
+def _properties(meta: Object) -> list[Property]:
+    """What the operator of a ClusterServiceVersion provides and requires; `meta` is its metadata.
+
+    A copy provides nothing in its namespace, as the resolver sees it.
+    """
+    if "olm.copiedFrom" in meta.get("labels", {}):
+        return []
+    noted = meta.get("annotations", {}).get("operatorframework.io/properties", "")
+    return list(json.loads(noted)["properties"]) if noted else []
+
+
+def _search_order(own: tuple[str, str]) -> Callable[[Object], tuple[Any, ...]]:
+    """The resolver's order of CatalogSources (sortableSnapshots): that of the Subscription, then by
+    priority, those of its namespace before the global ones, by name."""
+
+    def key(source: Object) -> tuple[Any, ...]:
+        meta = source["metadata"]
+        of_subscription = (meta["namespace"], meta["name"]) == own
+        priority = source["spec"].get("priority", 0)
+        return not of_subscription, -priority, meta["namespace"] == GLOBAL_NAMESPACE, meta["name"]
+
+    return key
 
 
 def _has_failed(status: Object) -> bool:
@@ -263,13 +346,12 @@ def _pending(spec: Object, stamp: str) -> list[Object]:
     return [{**pending, "lastTransitionTime": stamp}]
 
 
-def _unresolved(item: Object, stamp: str) -> Object:
-    spec, name = item["spec"], item["metadata"]["name"]
+def _unresolved(message: str, stamp: str) -> Object:
     failed = {
         "type": "ResolutionFailed",
         "status": "True",
         "reason": "ConstraintsNotSatisfiable",
-        "message": unsatisfiable(name, spec["name"], spec.get("channel", "")),
+        "message": message,
     }
     return {"conditions": [{**failed, "lastTransitionTime": stamp}]}
 
@@ -305,3 +387,34 @@ def steps(bundle: BundleContent, spec: Object, status: str, account: str = "") -
         }
         for resource in resources
     ]
+
+
+def _dependency_steps(dependency: Dependency, namespace: str) -> list[Object]:
+    """The steps of a dependency, with its generated Subscription."""
+    bundle = dependency.bundle
+    spec = {
+        "channel": dependency.channel,
+        "installPlanApproval": "Automatic",
+        "name": bundle.package,
+        "source": dependency.source,
+        "sourceNamespace": dependency.source_namespace,
+        "startingCSV": bundle.name,
+    }
+    subscription = {
+        "apiVersion": API,
+        "kind": "Subscription",
+        "metadata": {"name": dependency.subscription, "namespace": namespace},
+        "spec": spec,
+    }
+    group, version = API.split("/")
+    resource = {
+        "group": group,
+        "version": version,
+        "kind": "Subscription",
+        "name": dependency.subscription,
+        "sourceName": dependency.source,
+        "sourceNamespace": dependency.source_namespace,
+        "manifest": json.dumps(subscription),
+    }
+    step = {"resolving": bundle.name, "resource": resource, "status": "Unknown"}
+    return [*steps(bundle, spec, "Unknown"), step]

@@ -20,7 +20,6 @@ from olmweb.sandbox.controllers.workloads import Occurrence, Workload, suffix
 from olmweb.sandbox.scenario.catalogs import catalogs
 from olmweb.sandbox.scenario.packages import ALL_MODES, DATA
 
-_GLOBAL = "openshift-marketplace"  # its CatalogSources are visible in every namespace
 _OLM = "operator-lifecycle-manager"
 _KUBELET = "kubelet"
 _UNREACHABLE = (
@@ -256,7 +255,7 @@ def _catalog_health(namespace: str, now: datetime) -> list[Object]:
             "lastUpdated": timestamp(now),
         }
         for source in facts()["catalog_sources"]
-        if source["namespace"] in (_GLOBAL, namespace)
+        if source["namespace"] in (olm_v0.GLOBAL_NAMESPACE, namespace)
     ]
 
 

@@ -297,11 +297,15 @@ def test_each_version_on_the_way_of_an_upgrade_needs_its_own_approval(
             cluster=cluster, kind="InstallPlan", namespace=NAMESPACE, phase="RequiresApproval"
         )
         action = carry_out(request(plan_changes.plan_approve(cluster, waiting), olivia))
-        assert f"completed: backup-demo.v{version}." in action.outcome
+        dependency = ", object-store-demo.v2.1.0" if version == versions[0] else ""
+        assert f"completed: backup-demo.v{version}{dependency}." in action.outcome
         if version != versions[-1]:
             wait_until(lambda: goes_on(sandbox), "the InstallPlan of the next version")
-    row = Operator.objects.get(cluster=cluster, namespace=NAMESPACE)
-    assert row.details["installed_csv"] == "backup-demo.v1.2.0"
+    rows = Operator.objects.filter(cluster=cluster, namespace=NAMESPACE)
+    assert {row.package: row.details["installed_csv"] for row in rows} == {
+        "backup-demo": "backup-demo.v1.2.0",
+        "object-store-demo": "object-store-demo.v2.1.0",
+    }
 
 
 def goes_on(sandbox: Sandbox) -> bool:

@@ -7,6 +7,8 @@ import pytest
 
 from olmweb.sandbox.apiserver.kinds import Object
 from olmweb.sandbox.cluster import Sandbox
+from olmweb.sandbox.controllers.bundles import BundleContent, FileBasedCatalog
+from olmweb.sandbox.controllers.dependencies import CatalogInUse, Unsatisfiable, dependencies
 from tests.olmweb.sandbox.conftest import Client
 
 V1ALPHA1 = "/apis/operators.coreos.com/v1alpha1"
@@ -197,3 +199,77 @@ def test_the_next_minor_is_open_once_the_update_is_approved() -> None:
     assert conditions(item)["Upgradeable"] == ("True", "AsExpected")
     messages = [c.get("message", "") for c in item["status"]["conditions"]]
     assert not [text for text in messages if "maximum supported" in text]
+
+
+def subscribe(sandbox: Sandbox, approval: str) -> None:
+    """Creates a Subscription to backup-demo 1.0.1 in a namespace of its own; one step."""
+    store = sandbox.store
+    store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "backup"}})
+    group = {
+        "apiVersion": "operators.coreos.com/v1",
+        "kind": "OperatorGroup",
+        "metadata": {"name": "backup", "namespace": "backup"},
+        "spec": {"targetNamespaces": ["backup"]},
+    }
+    store.put(group)
+    spec = {
+        "name": "backup-demo",
+        "channel": "stable",
+        "source": "redhat-operators",
+        "sourceNamespace": "openshift-marketplace",
+        "startingCSV": "backup-demo.v1.0.1",
+        "installPlanApproval": approval,
+    }
+    item = {"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "spec": spec}
+    store.put({**item, "metadata": {"name": "backup-demo", "namespace": "backup"}})
+    sandbox.step_all()
+
+
+DEPENDENCY = "object-store-demo-stable-redhat-operators-openshift-marketplace"
+
+
+def test_an_install_plan_brings_the_dependencies_of_its_bundle() -> None:
+    sandbox = Sandbox()
+    store = sandbox.store
+    subscribe(sandbox, "Manual")
+    [plan] = store.items("InstallPlan", "backup")[0]
+    names = ["backup-demo.v1.0.1", "object-store-demo.v2.1.0"]
+    assert plan["spec"]["clusterServiceVersionNames"] == names
+    assert [
+        (step["resolving"], step["resource"]["kind"], step["resource"]["name"])
+        for step in plan["status"]["plan"]
+        if step["resource"]["kind"] != "CustomResourceDefinition"
+    ] == [
+        (names[0], "ClusterServiceVersion", names[0]),
+        (names[1], "ClusterServiceVersion", names[1]),
+        (names[1], "Subscription", DEPENDENCY),
+    ]
+    assert not store.get("Subscription", DEPENDENCY, "backup")  # approved first
+    store.put({**plan, "spec": {**plan["spec"], "approved": True}})
+    for _ in range(4):
+        sandbox.step_all()
+    generated = store.get("Subscription", DEPENDENCY, "backup")
+    assert generated
+    assert generated["spec"]["startingCSV"] == names[1]
+    assert generated["spec"]["installPlanApproval"] == "Automatic"
+    assert generated["status"]["installedCSV"] == names[1]
+    assert generated["status"]["installPlanRef"]["name"] == plan["metadata"]["name"]
+    csvs, _version = store.items("ClusterServiceVersion", "backup")
+    phases = {csv["metadata"]["name"]: csv["status"]["phase"] for csv in csvs}
+    assert phases == dict.fromkeys(names, "Succeeded")
+    # The update of the dependent finds its dependency installed.
+    plans = store.items("InstallPlan", "backup")[0]
+    brought = sorted(row["spec"]["clusterServiceVersionNames"] for row in plans)
+    assert brought == [names, ["backup-demo.v1.1.0"]]
+    sandbox.close()
+
+
+def test_a_dependency_that_no_catalog_offers_fails_the_resolution() -> None:
+    wanted = {"packageName": "store", "versionRange": ">=2.0.0"}
+    properties = ({"type": "olm.package.required", "value": wanted},)
+    bundle = BundleContent("app.v1.0.0", "app", "1.0.0", "", {}, {}, properties=properties)
+    empty = CatalogInUse("empty", "openshift-marketplace", FileBasedCatalog(()))
+    with pytest.raises(Unsatisfiable, match="requires an operator with package: store and with"):
+        dependencies(bundle, [], [empty])
+    present = {"type": "olm.package", "value": {"packageName": "store", "version": "2.4.0"}}
+    assert dependencies(bundle, [present], [empty]) == []
