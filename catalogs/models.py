@@ -138,6 +138,8 @@ class ProvidedCatalog(Protocol):
     @property
     def cluster_id(self) -> Any: ...
     @property
+    def slug(self) -> Any: ...
+    @property
     def source_kind(self) -> Any: ...
     @property
     def namespace(self) -> Any: ...
@@ -166,6 +168,13 @@ def distinct_catalogs(rows: Iterable[_Row]) -> list[list[_Row]]:
         spaces.setdefault(name, namespace)
         groups.setdefault((*name, namespace), []).append(row)
     return list(groups.values())
+
+
+def source_slugs(rows: Iterable[_Row]) -> dict[int, str]:
+    """Catalog key -> slug that stands for all access methods of the catalog: that of a
+    ClusterCatalog before that of a CatalogSource, as all of its content can be read. Copies of a
+    catalog on several clusters share it."""
+    return {row.pk: entries[-1].slug for entries in distinct_catalogs(rows) for row in entries}
 
 
 class CatalogRevision(models.Model):

@@ -30,6 +30,7 @@ from catalogs.models import (
     Prediction,
     PredictionRun,
     distinct_catalogs,
+    source_slugs,
 )
 from catalogs.search.query import Vocabulary, pairs_of
 from catalogs.verdicts.read import TARGETS, MethodVerdict, over_targets
@@ -354,8 +355,7 @@ def _read_index(
     stamps: Stamps, token: tuple[tuple[object, ...], ...], before: SearchIndex | None
 ) -> SearchIndex:
     distinct = distinct_catalogs(stamps)
-    # Of a ClusterCatalog and a CatalogSource the former: all of its content can be read.
-    sources = {row.pk: entries[-1].slug for entries in distinct for row in entries}
+    sources = source_slugs(stamps)
     parts: dict[int, CatalogRows] = {}
     changed: list[CatalogStamp] = []
     with_new_verdicts: list[CatalogStamp] = []

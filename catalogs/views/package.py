@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from catalogs import lookup, queries
-from catalogs.models import Package, distinct_catalogs
+from catalogs.models import Package, source_slugs
 from catalogs.resolve.stored import graph_of
 from catalogs.search.find import installations_of
 from catalogs.verdicts.catalog_health import with_health_notes
@@ -62,7 +62,7 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
         "status": presenters.catalog_status(package_row.catalog),
         "sources": sources,
         "first_sources": _first_sources(package_row, sources),
-        "catalog_count": len(distinct_catalogs(row.catalog for row in sources)),
+        **_elsewhere(package_row, sources),
         "compare": _comparison(package_row, sources),
         "choice": choice,
         "entries": entries,
@@ -84,6 +84,18 @@ def package(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
     if tab in TAB_CONTEXT:
         context.update(TAB_CONTEXT[tab](package_row, choice, context))
     return render_page(request, "catalogs/package.html", context)
+
+
+def _elsewhere(package: Package, sources: Sequence[Package]) -> dict[str, int]:
+    """How many other catalogs have the package, and how many other clusters have it in a copy of
+    this catalog. A copy is no other catalog, as in the facet of the software catalog."""
+    slugs = source_slugs(source.catalog for source in sources)
+    slug = slugs[package.catalog.pk]
+    copies = {source.catalog.cluster_id for source in sources if slugs[source.catalog.pk] == slug}
+    return {
+        "other_catalogs": len({*slugs.values()}) - 1,
+        "other_clusters": len(copies) - 1,
+    }
 
 
 def _first_sources(package: Package, sources: Sequence[Package]) -> list[Package]:

@@ -516,6 +516,23 @@ def test_catalog_sources_of_one_name_in_two_namespaces_are_two_catalogs(reader):
     assert "No other catalog has this package" not in page
 
 
+def test_copies_of_a_catalog_on_other_clusters_are_no_other_catalogs(reader):
+    """As in the facet of the software catalog."""
+    for name in ("dev", "prod", "test"):
+        catalog = make_catalog(name="red", slug="red", cluster=make_cluster(name=name))
+        make_package(name="etcd", catalog=catalog)
+    address = reverse("catalogs:package", args=("dev", "red", "etcd"))
+    page = text_of(reader.get(address))
+    assert "red (ClusterCatalog on dev); also on 2 other clusters" in page
+    assert "No other catalog has this package" in page
+    assert "access methods" not in page
+    other = make_catalog(name="blue", slug="blue", cluster=catalog.cluster)
+    make_package(name="etcd", catalog=other)
+    page = text_of(reader.get(address))
+    assert "; also in 1 other catalog and on 2 other clusters" in page
+    assert "No other catalog has this package" not in page
+
+
 def test_two_access_methods_of_one_catalog_are_no_two_sources(reader):
     cluster = make_cluster()
     for slug in ("one", "sources-one"):
