@@ -233,6 +233,11 @@ document.addEventListener("htmx:afterSwap", (event) => {
   }
 });
 
+// A whole page shows this message once; filters under htmx leave the messages in place.
+document.addEventListener("htmx:pushedIntoHistory", () => {
+  document.querySelector(".olm-until-filtered")?.remove();
+});
+
 // Errors say the server's own sentence; a poll that fails is told once, not at every poll.
 let told = "";
 
