@@ -57,6 +57,18 @@ def in_words(start: str, hops: Sequence[str], versions: Mapping[str, str]) -> st
     return f"{words} over {', '.join(over[:OVER_NAMED])}" + (f" and {more} more" * (more > 0))
 
 
+def upgrades_sentence(names: Sequence[str], versions: Mapping[str, str]) -> str:
+    """`Upgrades from 0.6.1: 1.0.0, then 1.1.0.` for bundles of which each is upgraded to the next;
+    empty without an upgrade. `versions` are theirs."""
+    if len(names) < 2:
+        return ""
+    first, *later = (versions.get(name) or name for name in names)
+    if len(later) > OVER_NAMED:
+        between = later[OVER_NAMED - 1 : -1]
+        later = [*later[: OVER_NAMED - 1], f"{len(between)} more up to {later[-1]}"]
+    return f"Upgrades from {first}: {', then '.join(later)}."
+
+
 def next_steps(table: Table, order: Sequence[str], *, stays: bool) -> dict[str, str]:
     """Installed name to the controller's next one, the first of `order` among its successors; names
     that stay are left out. `stays`: the installed bundle is a candidate itself (OLM v1), else it

@@ -14,7 +14,7 @@ from catalogs import lookup, queries
 from catalogs.graph import validate
 from catalogs.graph.layout import layout
 from catalogs.graph.mermaid import mermaid
-from catalogs.graph.routes import Route, in_words
+from catalogs.graph.routes import Route, in_words, upgrades_sentence
 from catalogs.graph.rules import REPLACES, SKIP_RANGE, SKIPS, age
 from catalogs.graph.svg import STANDALONE_STYLE, render
 from catalogs.install_methods import InstallMethod
@@ -26,6 +26,7 @@ from catalogs.resolve.analysis import (
     Analysis,
     analyse,
     explain_missing_route,
+    longest_path,
     route_to,
 )
 from catalogs.resolve.facts import ResolverPackage, listed
@@ -145,6 +146,7 @@ def channels_tab(
         if route and route.hops and start not in installed
         else None,
         "options": sorted(analysis.names),
+        "longest_path": _longest_path_in_words(analysis, bundles),
         "facts_in_words": _in_words(analysis, facts),
         "files": urlencode(files),
         "edge_key": edge_key,
@@ -152,6 +154,13 @@ def channels_tab(
         "page": page,
         "opened": "open" in params,
     }
+
+
+def _longest_path_in_words(analysis: Analysis, bundles: Mapping[str, Bundle]) -> str:
+    """`Upgrades from 1.0.1: 1.1.0, then 1.2.0.`; empty where no version is upgraded over others."""
+    names = longest_path(analysis)
+    versions = {name: bundles[name].version for name in names if name in bundles}
+    return upgrades_sentence(names, versions) if len(names) > 2 else ""
 
 
 def upgrade_in_words(row: Installation, facts: ResolverPackage) -> str:

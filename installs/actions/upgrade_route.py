@@ -5,10 +5,10 @@ A route is a list of bundle names: the installed bundle (empty for an install), 
 each step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from catalogs.graph.routes import OVER_NAMED, in_words
+from catalogs.graph.routes import in_words
 from catalogs.resolve.analysis import V0, analyse, route_to
 from catalogs.resolve.facts import ResolverPackage
 from installs.state.upgrades import version_of
@@ -90,15 +90,3 @@ def steps_after(facts: ResolverPackage, channel: str, bundle: str) -> tuple[str,
 def route_of(start: str, steps: Sequence[str]) -> tuple[str, ...]:
     """The route to record: empty for a single step."""
     return (start, *steps) if len(steps) > 1 else ()
-
-
-def upgrades_sentence(route: Sequence[str], versions: Mapping[str, str]) -> str:
-    """`Upgrades from 0.6.1: 1.0.0, then 1.1.0.` for the route of an install; empty without one.
-    `versions` are those of the bundles."""
-    if not route:
-        return ""
-    first, *later = (versions.get(name) or name for name in route[1:])
-    if len(later) > OVER_NAMED:
-        between = later[OVER_NAMED - 1 : -1]
-        later = [*later[: OVER_NAMED - 1], f"{len(between)} more up to {later[-1]}"]
-    return f"Upgrades from {first}: {', then '.join(later)}."

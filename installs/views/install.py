@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from catalogs.graph.routes import upgrades_sentence
 from catalogs.install_methods import InstallMethod
 from catalogs.lookup import get_package
 from catalogs.models import Catalog
@@ -28,7 +29,6 @@ from installs.actions.plan import (
     plan_install,
     served_version,
 )
-from installs.actions.upgrade_route import upgrades_sentence
 from installs.facts.configuration import read_values
 from installs.methods.configuration_fields import form_problems, offered_fields
 from installs.views.export import export_url
@@ -150,7 +150,9 @@ def install(request: HttpRequest, cluster: str, catalog: str, package: str) -> H
             context["crds"] = install_crd_safety(rows, plan.choice, plan.target)
             context["dependencies"] = dependencies_of(plan.choice, rows, plan.target)
         versions = {bundle.name: bundle.version for bundle in rows.bundles}
-        context["upgrades"] = upgrades_sentence(plan.route, versions)
+        context["upgrades"] = upgrades_sentence(plan.route[1:], versions)
+        if plan.route and plan.choice and plan.choice.approval != methods.MANUAL:
+            context["goes_on_to"] = versions.get(plan.route[-1]) or plan.route[-1]
         context |= _fields(rows, plan.choice, values, plan.target)
         if request.method != "POST":
             return show_form(request, "install", context)

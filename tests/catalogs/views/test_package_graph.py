@@ -71,6 +71,15 @@ def test_a_catalog_of_both_kinds_is_read_as_the_method_that_install_begins_with(
     assert reader.get(url(served, tab="channels", semantics="v1")).context["semantics"] == "v1"
 
 
+def test_a_channel_says_over_which_versions_its_oldest_one_is_upgraded(reader, etcd):
+    sentence = "Upgrades from 1.0.0: 1.1.0, then 2.0.0."
+    assert sentence in text_of(reader.get(url(etcd, tab="channels", semantics="v0")))
+    ChannelEntry.objects.filter(name="etcd.v2.0.0").update(skip_range="<2.0.0")
+    for semantics in ("v0", "v1"):
+        direct = text_of(reader.get(url(etcd, tab="channels", semantics=semantics)))
+        assert "Upgrades from" not in direct
+
+
 def test_v1_sees_all_channels_together_unless_one_is_chosen(reader, etcd):
     everything = reader.get(url(etcd, tab="channels", semantics="v1"))
     assert everything.context["analysis"].names == {

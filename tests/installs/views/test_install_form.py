@@ -11,10 +11,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from catalogs.graph.routes import upgrades_sentence
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from installs.actions import record
 from installs.actions.objects import DryRun
-from installs.actions.upgrade_route import upgrades_sentence
 from installs.models import Action, ClusterInventory, Operator
 from olmweb.models import NOT_CONFIGURED, Cluster
 from tests.factories import (
@@ -193,10 +193,26 @@ def test_the_form_names_the_upgrades_that_follow_the_chosen_version(
     assert "Upgrades from" not in assert_page(writer.get(form, {"path": "Subscription"})).text
     assert "Upgrades from" not in assert_page(writer.get(form, chosen | {"version": "1.1.0"})).text
     versions = [f"1.{minor}.0" for minor in range(9)]
-    assert upgrades_sentence(("", *versions), {}) == (
+    assert upgrades_sentence(versions, {}) == (
         "Upgrades from 1.0.0: 1.1.0, then 1.2.0, then 1.3.0, then 1.4.0, then 1.5.0, then 2 more "
         "up to 1.8.0."
     )
+
+
+def test_the_form_warns_where_automatic_approval_leads_from_an_older_version(
+    writer: Client, package: Package
+) -> None:
+    channels = {"v1": ["0.6.1", "1.0.0", "1.1.0"]}
+    make_package(catalog=package.catalog, name="policy", channels=channels)
+    form = INSTALL.replace("/etcd/", "/policy/")
+    chosen = {"path": "Subscription", "version": "0.6.1", "approval": "Automatic"}
+    warning = "OLM upgrades policy.v0.6.1 to 1.1.0 by itself, right after the installation"
+    text = assert_page(writer.get(form, chosen)).text
+    assert warning in text
+    assert "To stay at the starting version, choose Manual." in text
+    assert text.index(warning) < text.index("Export instead")
+    for quiet in ({"approval": "Manual"}, {"version": "1.1.0"}, {"version": ""}):
+        assert "by itself" not in assert_page(writer.get(form, chosen | quiet)).text, quiet
 
 
 def test_export_instead_takes_everything_that_the_form_says(
