@@ -9,12 +9,13 @@ kind, stop for the whole cluster.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Q
+from django.db.models import Q, Value
+from django.db.models.functions import Concat
 
 from catalogs.install_methods import InstallMethod
-from catalogs.models import Bundle
 from installs.actions.plan import Plan
-from installs.actions.plan_changes import CSV, catalog_package, plan_for
+from installs.actions.plan_changes import CSV, plan_for
+from installs.diagnosis.approvals import listing
 from installs.methods import METHODS
 from installs.models import Action, ClusterInventory, Component, CRDState, Operator
 from installs.models.steps import Delete
@@ -22,6 +23,7 @@ from installs.queries.operators import has_installed_nothing
 from installs.state.observation import details_of
 from olmweb.errors import OlmwebError
 from olmweb.kube.fields import text, texts
+from olmweb.kube.resources import OPERATOR_GROUPS
 
 CONVERTED = "conversion-webhook"  # code: CRDs need the conversion webhook of the operator
 
@@ -38,6 +40,21 @@ class ConvertedCrd:
     service: str
     objects: int | None
     is_reset: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalEffect:
+    """The sentences about the objects that a removal deletes, and the objects that stay as noun
+    phrases; `dependencies` are the operators among these."""
+
+    deleted: tuple[str, ...]
+    stay: tuple[str, ...] = ()
+    dependencies: tuple[Operator, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Both, for plans."""
+        return (*self.deleted, *((f"Not deleted: {listing(self.stay)}.",) if self.stay else ()))
 
 
 def plan_remove(operator: Operator, *, without_conversion: bool = False) -> Plan:
@@ -68,33 +85,57 @@ def plan_remove(operator: Operator, *, without_conversion: bool = False) -> Plan
     )
 
 
-def removal_consequences(
+def removal_consequences(operator: Operator) -> tuple[str, ...]:
+    """The objects that a removal deletes and those that stay, in sentences."""
+    return removal_effect(operator).sentences
+
+
+def removal_effect(
     operator: Operator, counted: Mapping[str, int | None] | None = None
-) -> tuple[str, ...]:
-    """The objects that a removal deletes and those that stay, in sentences. `counted` are the
-    numbers of custom resources by definition, None if unknown; else those of the inventory."""
+) -> RemovalEffect:
+    """The objects that a removal deletes and those that stay. `counted` are the numbers of custom
+    resources by definition, None if unknown; else those of the inventory. Two queries more for a
+    Subscription."""
     crds = object_counts(operator) if counted is None else counted
-    if has_installed_nothing(operator) and not crds:
-        return (
+    if operator.kind != InstallMethod.SUBSCRIPTION and has_installed_nothing(operator) and not crds:
+        sentence = (
             f"{operator.kind} {operator.name} is deleted. It has not installed anything, so no "
-            "other object is deleted.",
+            "other object is deleted."
         )
+        return RemovalEffect((sentence,))
     method = METHODS[operator.kind]
-    return method.removal_consequences(
-        operator, crds, dependencies=_may_have_dependencies(operator)
+    deleted = method.removal_consequences(operator, crds)
+    if operator.kind != InstallMethod.SUBSCRIPTION:
+        return RemovalEffect(deleted)
+    groups = Component.objects.filter(
+        cluster=operator.cluster_id, kind=OPERATOR_GROUPS.kind, namespace=operator.namespace
+    ).order_by("name")
+    dependencies = dependencies_in_namespace(operator)
+    stay = method.objects_that_stay(
+        operator,
+        crds,
+        list(groups.values_list("name", flat=True)),
+        [row.package for row in dependencies],
     )
+    return RemovalEffect(deleted, stay, tuple(dependencies))
 
 
-def _may_have_dependencies(operator: Operator) -> bool:
-    """Whether OLM may have installed other operators for a Subscription: its installed bundle
-    requires APIs or packages or has a constraint, or is in no catalog. At most three queries."""
-    csv = _installed_csv(operator)
-    package = catalog_package(operator) if csv else None
-    bundle = Bundle.objects.filter(package=package, name=csv).first() if package else None
-    if bundle is None:
-        return bool(csv)
-    requires = bundle.required_packages or bundle.constraint_count
-    return bool(requires) or bundle.gvks.filter(required=True).exists()
+def dependencies_in_namespace(operator: Operator) -> list[Operator]:
+    """The other Subscriptions of its namespace that OLM generated for a dependency, by name.
+
+    OLM names them PACKAGE-CHANNEL-SOURCE-NAMESPACE (operator-lifecycle-manager
+    pkg/controller/registry/resolver/steps.go: NewSubscriptionStepResource). One query.
+    """
+    generated = Concat(
+        "package", Value("-"), "channel", Value("-"), "catalog", Value("-"), "catalog_namespace"
+    )
+    rows = Operator.objects.filter(
+        cluster=operator.cluster_id,
+        kind=InstallMethod.SUBSCRIPTION,
+        namespace=operator.namespace,
+        name=generated,
+    )
+    return list(rows.exclude(pk=operator.pk).order_by("name").select_related("cluster"))
 
 
 def owned_crds(operator: Operator) -> list[CRDState]:

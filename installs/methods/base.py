@@ -312,15 +312,26 @@ class Method(ABC):
     def crd_owner(self, operator: OperatorFields) -> CrdOwner: ...
 
     def removal_consequences(
-        self, operator: OperatorFields, crds: Mapping[str, int | None], *, dependencies: bool
+        self, operator: OperatorFields, crds: Mapping[str, int | None]
     ) -> tuple[str, ...]:
-        """Sentences about the objects that a removal deletes and those that stay. `crds` are those
-        of the operator with their numbers of custom resources, None if unknown; `dependencies`: OLM
-        may have installed other operators for it."""
+        """Sentences about the objects that a removal deletes. `crds` are those of the operator with
+        their numbers of custom resources, None if unknown."""
         return (
             f"{self.kind} {operator.name} and every object that it installed are deleted.",
             f"That includes {crds_with_objects(crds)}, in every namespace.",
         )
+
+    def objects_that_stay(
+        self,
+        operator: OperatorFields,
+        crds: Mapping[str, int | None],
+        groups: Sequence[str],
+        dependencies: Sequence[str],
+    ) -> tuple[str, ...]:
+        """The objects that a removal does not delete, in noun phrases. `groups` are the
+        OperatorGroups of its namespace, `dependencies` the Subscriptions there that OLM generated
+        for dependencies."""
+        return ()
 
     # -- shared by the methods ---------------------------------------------------------------------
 

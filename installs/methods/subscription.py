@@ -1,6 +1,6 @@
 """The install method Subscription (OLM v0): a channel of a CatalogSource, in a namespace. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -181,23 +181,31 @@ class SubscriptionMethod(Method):
         return CrdOwner("Operator", f"{operator.package}.{operator.namespace}")
 
     def removal_consequences(
-        self, operator: OperatorFields, crds: Mapping[str, int | None], *, dependencies: bool
+        self, operator: OperatorFields, crds: Mapping[str, int | None]
     ) -> tuple[str, ...]:
         if not self.installed_bundle(operator):
-            return (
-                f"Subscription {operator.name} is deleted. It has not installed anything; its "
-                "OperatorGroup and namespace stay.",
-            )
+            return (f"Subscription {operator.name} is deleted. It has not installed anything.",)
         return (
             f"Subscription {operator.name} and the ClusterServiceVersion that it installed are "
             "deleted, and with that its Deployments, roles and webhooks.",
-            f"Not deleted: {crds_with_objects(crds)}, the OperatorGroup, "
-            + (
-                "the namespace, and operators that were installed as dependencies."
-                if dependencies
-                else "and the namespace."
-            ),
         )
+
+    def objects_that_stay(
+        self,
+        operator: OperatorFields,
+        crds: Mapping[str, int | None],
+        groups: Sequence[str],
+        dependencies: Sequence[str],
+    ) -> tuple[str, ...]:
+        installed = [crds_with_objects(crds)] if self.installed_bundle(operator) else []
+        named = [f"OperatorGroup {operator.namespace}/{name}" for name in groups]
+        stay = [*installed, *named, f"Namespace {operator.namespace}"]
+        if dependencies:
+            several = len(dependencies) > 1
+            nouns = ("operators", "dependencies") if several else ("operator", "a dependency")
+            names = ", ".join(dependencies)
+            stay.append(f"the {nouns[0]} that OLM installed as {nouns[1]}: {names}")
+        return tuple(stay)
 
 
 def _is_own_namespace(namespace: str, context: InstallContext) -> bool:

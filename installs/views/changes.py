@@ -227,7 +227,7 @@ def remove(
     converted = removal.converted_crds(operator)
     context: dict[str, Any] = {
         "operator": operator,
-        "consequences": plan.consequences,
+        "effect": removal.removal_effect(operator),
         "plan": plan,
         "crds": (crds := removal.owned_crds(operator)),
         "converted": converted,
@@ -247,7 +247,7 @@ def remove(
             return show_form(request, "remove", context, failed=True)
         numbers = {row.name: row.count for row in counted}
         context["counted"] = counted
-        context["consequences"] = removal.removal_consequences(operator, numbers)
+        context["effect"] = removal.removal_effect(operator, numbers)
         return show_form(request, "remove", context)
     if request.POST.get("sure") != "yes":
         context["refusal"] = UNSURE

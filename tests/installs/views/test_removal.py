@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from catalogs.models import Bundle
 from installs.actions.bulk_changes import BulkChange, BulkOptions, candidates, plan_items
 from installs.actions.removal import converted_crds, plan_remove, removal_consequences
 from installs.models import Action, ClusterInventory, Operator
@@ -14,12 +13,10 @@ from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import (
-    make_catalog,
     make_cluster,
     make_component,
     make_crd,
     make_operator,
-    make_package,
 )
 from tests.worlds.html import assert_page
 
@@ -164,18 +161,46 @@ def test_an_operator_without_conversion_webhook_is_removed_as_before(
     assert "Conversion webhook" not in assert_page(writer.get(REMOVE)).text
 
 
-def test_a_removal_names_dependencies_only_if_there_may_be_some(prod: Cluster) -> None:
-    sentence = "and operators that were installed as dependencies."
-    assert removal_consequences(subscription())[-1].endswith(sentence), "in no catalog"
-    catalog = make_catalog(cluster=prod, name="team")
-    package = make_package(name="etcd", catalog=catalog, channels={"stable": ["1.0.0"]})
-    bundle = package.bundles.get()
-    Bundle.objects.filter(pk=bundle.pk).update(name="etcd.v1")
-    assert removal_consequences(subscription())[-1].endswith("OperatorGroup, and the namespace.")
-    bundle.gvks.create(group="example.com", version="v1", kind="Backup", required=True)
-    assert removal_consequences(subscription())[-1].endswith(sentence)
-    bundle.gvks.all().delete()
-    Bundle.objects.update(required_packages=[{"name": "backup", "range": ">1.0.0"}])
-    assert removal_consequences(subscription())[-1].endswith(sentence)
-    Bundle.objects.update(required_packages=[], constraint_count=1)
-    assert removal_consequences(subscription())[-1].endswith(sentence)
+def test_the_page_names_what_stays_apart_from_what_is_deleted(
+    writer: Client, prod: Cluster, django_assert_max_num_queries: Any
+) -> None:
+    make_crd(cluster=prod, name="etcds.example.com", **OWNED)
+    ClusterInventory.objects.create(cluster=prod, instances={"etcds.example.com": 7})
+    make_component(cluster=prod, kind="OperatorGroup", namespace="apps", name="team")
+    make_operator(cluster=prod, kind="Subscription", namespace="apps", name="acme", package="acme")
+
+    def sections() -> tuple[str, str]:
+        """The texts of both cards."""
+        text = assert_page(writer.get(REMOVE)).text
+        deleted, stay = text.split("What will be deleted")[1].split("What stays")
+        return deleted.strip(), stay
+
+    deleted, stay = sections()
+    assert "Not deleted" not in deleted
+    assert "Count their custom resources" not in deleted
+    assert deleted.endswith("I understand that these resources will be deleted")
+    assert "CustomResourceDefinition etcds.example.com with 7 custom resources" in stay
+    assert "OperatorGroup apps/team" in stay
+    assert "Namespace apps" in stay
+    assert "No operator of the namespace was installed as a dependency." in stay
+    assert "Leftovers lists the CustomResourceDefinitions" in stay
+
+    make_operator(
+        cluster=prod,
+        kind="Subscription",
+        namespace="apps",
+        name="vault-stable-certified-marketplace",
+        package="vault",
+        channel="stable",
+        catalog="certified",
+        catalog_namespace="marketplace",
+    )
+    _, stay = sections()
+    assert "The operator that OLM installed as a dependency: vault" in stay
+    assert "No operator of the namespace" not in stay
+    assert "remove vault" in stay
+    operator = subscription()
+    with django_assert_max_num_queries(4):
+        sentences = removal_consequences(operator)
+    assert sentences[-1].startswith("Not deleted: CustomResourceDefinition etcds.example.com with")
+    assert "Namespace apps and the operator that OLM installed" in sentences[-1]
