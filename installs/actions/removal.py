@@ -9,8 +9,7 @@ kind, stop for the whole cluster.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Q, Value
-from django.db.models.functions import Concat
+from django.db.models import Q
 
 from catalogs.install_methods import InstallMethod
 from installs.actions.plan import Plan
@@ -123,19 +122,17 @@ def removal_effect(
 def dependencies_in_namespace(operator: Operator) -> list[Operator]:
     """The other Subscriptions of its namespace that OLM generated for a dependency, by name.
 
-    OLM names them PACKAGE-CHANNEL-SOURCE-NAMESPACE (operator-lifecycle-manager
-    pkg/controller/registry/resolver/steps.go: NewSubscriptionStepResource). One query.
+    OLM notes the InstallPlan that made them (operator-lifecycle-manager
+    pkg/controller/operators/catalog/operator.go: generatedByKey). One query.
     """
-    generated = Concat(
-        "package", Value("-"), "channel", Value("-"), "catalog", Value("-"), "catalog_namespace"
-    )
     rows = Operator.objects.filter(
         cluster=operator.cluster_id,
         kind=InstallMethod.SUBSCRIPTION,
         namespace=operator.namespace,
-        name=generated,
+        details__has_key="generated_by",
     )
-    return list(rows.exclude(pk=operator.pk).order_by("name").select_related("cluster"))
+    rows = rows.exclude(details__generated_by="").exclude(pk=operator.pk)
+    return list(rows.order_by("name").select_related("cluster"))
 
 
 def owned_crds(operator: Operator) -> list[CRDState]:

@@ -65,7 +65,8 @@ class OperatorLine:
     no fault of it, so `waits` says that apart. `version` is the installed one. `managed` are the
     managed namespaces, `("",)` for all and none where they are not known, or where a
     PlatformOperator has installed nothing. `approval` is empty for kinds without one; `icon` is a
-    digest or empty; `flapping` counts changes of the health in 24 h, 0 for a few."""
+    digest or empty; `flapping` counts changes of the health in 24 h, 0 for a few.
+    `default_channel` is the channel that a Subscription without one follows, else empty."""
 
     operator: Operator
     health: str
@@ -77,6 +78,7 @@ class OperatorLine:
     managed: tuple[str, ...]
     approval: str
     icon: str
+    default_channel: str
 
     @property
     def has_upgrade(self) -> bool:
@@ -137,7 +139,8 @@ def _managed() -> Any:
 
 def operator_lines(operators: Sequence[Operator]) -> list[OperatorLine]:
     """What the rows show; at most three queries."""
-    unsteady, icons = flapping(operators), _icons(operators)
+    unsteady = flapping(operators)
+    icons, default_channels = _icons_and_channels(operators)
     groups, running = _components(operators)
     lines = []
     for row in operators:
@@ -162,6 +165,11 @@ def operator_lines(operators: Sequence[Operator]) -> list[OperatorLine]:
                 managed=managed,
                 approval=approval if row.kind == "Subscription" else "",
                 icon=icons.get(row.pk, ""),
+                default_channel=(
+                    default_channels.get(row.pk, "")
+                    if row.kind == "Subscription" and not row.channel
+                    else ""
+                ),
             )
         )
     return lines
@@ -212,23 +220,27 @@ def _components(
     return groups, running
 
 
-def _icons(operators: Iterable[Operator]) -> dict[int, str]:
+def _icons_and_channels(
+    operators: Iterable[Operator],
+) -> tuple[dict[int, str], dict[int, str]]:
     """Id of an operator -> digest of the icon of its package, that of its own catalog if it has
-    one; one query."""
+    one; and -> default channel of the package in its own catalog. One query."""
     named = [row for row in operators if row.package]
     rows = Package.objects.filter(
         name__in={row.package for row in named},
         catalog__cluster__in={row.cluster_id for row in named},
-        icon__isnull=False,
     ).order_by("pk")
-    own: dict[tuple[Any, ...], str] = {}
-    for cluster, catalog, name, digest in rows.values_list(
-        "catalog__cluster", "catalog__name", "name", "icon"
+    icons: dict[tuple[Any, ...], str] = {}
+    channels: dict[tuple[Any, ...], str] = {}
+    for cluster, catalog, name, digest, channel in rows.values_list(
+        "catalog__cluster", "catalog__name", "name", "icon", "default_channel"
     ):
-        own.setdefault((cluster, catalog, name), digest)
-        own.setdefault((cluster, name), digest)
+        channels.setdefault((cluster, catalog, name), channel)
+        if digest:
+            icons.setdefault((cluster, catalog, name), digest)
+            icons.setdefault((cluster, name), digest)
     return {
-        row.pk: own.get((row.cluster_id, row.catalog, row.package))
-        or own.get((row.cluster_id, row.package), "")
+        row.pk: icons.get((row.cluster_id, row.catalog, row.package))
+        or icons.get((row.cluster_id, row.package), "")
         for row in named
-    }
+    }, {row.pk: channels.get((row.cluster_id, row.catalog, row.package), "") for row in named}

@@ -41,8 +41,10 @@ class OlmV0:
         self._catalogs = catalogs
 
     def step_all(self) -> None:
-        """One step for every Subscription, InstallPlan and ClusterServiceVersion."""
+        """One step for every OperatorGroup, Subscription, InstallPlan and ClusterServiceVersion."""
         with self._store.changed:
+            for item in self._store.items("OperatorGroup")[0]:
+                self._report_namespaces(item)
             for item in self._store.items("Subscription")[0]:
                 self._resolve(item)
             for item in self._store.items("InstallPlan")[0]:
@@ -50,6 +52,12 @@ class OlmV0:
             for item in self._store.items("ClusterServiceVersion")[0]:
                 self._finish(item)
             self._report_upgradeable()
+
+    def _report_namespaces(self, group: Object) -> None:
+        """Sets status.namespaces of an OperatorGroup: its targets, or "" for all namespaces."""
+        namespaces = group.get("spec", {}).get("targetNamespaces") or [""]
+        if group.get("status", {}).get("namespaces") != namespaces:
+            self._set_status(group, {"namespaces": namespaces})
 
     def _resolve(self, item: Object) -> None:
         """Chooses a bundle and makes the InstallPlan; sets a condition if there is no bundle."""
@@ -190,6 +198,7 @@ class OlmV0:
         meta = item["metadata"]
         if self._store.get("Subscription", meta["name"], meta["namespace"]) is None:
             status = {"currentCSV": item["spec"]["startingCSV"], "state": "UpgradePending"}
+            meta["annotations"] = {"olm.generated-by": plan["metadata"]["name"]}
             self._set_status(self._store.put(item), status | {"installPlanRef": _reference(plan)})
 
     def _install(self, item: Object) -> None:

@@ -131,6 +131,17 @@ def test_managed_namespaces_are_those_of_the_operator_group(reader: Client, prod
     assert names(page) == ["extension", "lost", "platform", "wide", "many", "own"]
 
 
+def test_a_subscription_without_channel_shows_the_default_one(
+    reader: Client, prod: Cluster
+) -> None:
+    catalog = make_catalog(cluster=prod, name="team")
+    make_package(name="etcd", catalog=catalog, channels={"stable-1": ["1.0.0"]})
+    make_subscription(prod, "etcd", package="etcd", catalog="team", channel="")
+    make_subscription(prod, "other", package="etcd", catalog="elsewhere", channel="")
+    text = assert_page(reader.get(URL, ALL)).text
+    assert text.count("stable-1 (default)") == 1
+
+
 def test_what_was_never_installed_has_neither_a_version_nor_managed_namespaces(
     reader: Client, prod: Cluster
 ) -> None:

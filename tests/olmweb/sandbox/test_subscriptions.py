@@ -254,6 +254,9 @@ def test_an_install_plan_brings_the_dependencies_of_its_bundle() -> None:
     assert generated["spec"]["installPlanApproval"] == "Automatic"
     assert generated["status"]["installedCSV"] == names[1]
     assert generated["status"]["installPlanRef"]["name"] == plan["metadata"]["name"]
+    assert generated["metadata"]["annotations"]["olm.generated-by"] == plan["metadata"]["name"]
+    [group] = store.items("OperatorGroup", "backup")[0]
+    assert group["status"]["namespaces"] == ["backup"]
     csvs, _version = store.items("ClusterServiceVersion", "backup")
     phases = {csv["metadata"]["name"]: csv["status"]["phase"] for csv in csvs}
     assert phases == dict.fromkeys(names, "Succeeded")
