@@ -18,8 +18,8 @@ from operator import attrgetter
 from sys import intern
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from django.db.models import F, Max, Q, QuerySet, Value
-from django.db.models.functions import Coalesce
+from django.db.models import F, Max, Q, QuerySet, TextField, Value
+from django.db.models.functions import Cast, Coalesce
 
 from catalogs.fbc.package_texts import words_of
 from catalogs.install_methods import InstallMethod
@@ -53,8 +53,8 @@ class CatalogStamp(NamedTuple):
     pk: int
     revision: int
     content_hash: str
-    changed_at: datetime | None
-    verdicts_changed_at: datetime | None  # of the verdicts that rows have
+    changed_at: str | None  # as text, which is only compared: a date takes longer to read
+    verdicts_changed_at: str | None  # of the verdicts that rows have
     slug: str
     name: str
     namespace: str
@@ -226,7 +226,7 @@ class CatalogRows:
     and its source."""
 
     content: tuple[object, ...]
-    verdicts_changed_at: datetime | None
+    verdicts_changed_at: str | None
     rows: tuple[Row, ...]
 
 
@@ -328,10 +328,12 @@ def _stamped() -> QuerySet[Catalog, tuple[Any, ...]]:
     cluster = Coalesce("cluster__name", Value(LOCAL))
     shown = Q(prediction_runs__cluster=None) | Q(prediction_runs__cluster=F("cluster"))
     rows = Catalog.objects.order_by("id").annotate(
-        verdicts_changed_at=Max("prediction_runs__changed_at", filter=shown), of_cluster=cluster
+        changed=Cast("changed_at", TextField()),
+        judged=Cast(Max("prediction_runs__changed_at", filter=shown), TextField()),
+        of_cluster=cluster,
     )
     return rows.values_list(
-        *("pk", "revision", "content_hash", "changed_at", "verdicts_changed_at"),
+        *("pk", "revision", "content_hash", "changed", "judged"),
         *("slug", "name", "namespace", "source_kind", "priority", "state"),
         *("cluster_id", "of_cluster", "cluster__revision"),
     )

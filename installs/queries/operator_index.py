@@ -48,12 +48,13 @@ class CauseRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterIndex:
-    """The operators of one cluster. `upgrades` counts those with another version to take, `places`
-    all by (kind, namespace, health); `subscribed` are the packages with a Subscription."""
+    """The operators of one cluster. `upgrades` counts those with another version to take;
+    `subscribed` are the packages with a Subscription."""
 
+    by_kind: Mapping[str, int]
+    by_namespace: Mapping[str, int]
     by_health: Mapping[str, int]
     upgrades: int
-    places: Mapping[tuple[str, str, str], int]
     causes: tuple[CauseRows, ...]
     subscribed: frozenset[str]
 
@@ -72,14 +73,16 @@ def _read(ids: Collection[int]) -> dict[int, ClusterIndex]:
 
 
 def _index(rows: Iterable[tuple[Any, ...]]) -> ClusterIndex:
-    places: Counter[tuple[str, str, str]] = Counter()
+    kinds: Counter[str] = Counter()
+    namespaces: Counter[str] = Counter()
     healths: Counter[str] = Counter()
     causes: dict[tuple[str, str, str], list[AttentionRow]] = defaultdict(list)
     subscribed: set[str] = set()
     upgrades = 0
     for pk, _, kind, namespace, name, package, health, finding, reason, *rest in rows:
         facts, version, upgrade = rest
-        places[kind, namespace, health] += 1
+        kinds[kind] += 1
+        namespaces[namespace] += 1
         healths[health] += 1
         upgrades += upgrade not in ("", version)
         if kind == "Subscription":
@@ -88,9 +91,10 @@ def _index(rows: Iterable[tuple[Any, ...]]) -> ClusterIndex:
             row = AttentionRow(name, pk, namespace, package, intern(reason), _facts(facts))
             causes[kind, finding, "" if finding else reason].append(row)
     return ClusterIndex(
+        dict(kinds),
+        dict(namespaces),
         dict(healths),
         upgrades,
-        dict(places),
         tuple(_cause(*cause, sorted(members)) for cause, members in causes.items()),
         frozenset(subscribed),
     )

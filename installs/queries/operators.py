@@ -483,13 +483,15 @@ def facets(
     first), the words with the counts of all operators, the number of matching operators); one query
     if anything is filtered, and one more if clusters changed."""
     indexes = OPERATOR_INDEX.of(clusters)
-    names = ("kind", "namespace", "health")
-    counts: dict[str, Counter[str]] = {name: Counter() for name in ("cluster", *names)}
+    names = ("cluster", "kind", "namespace", "health")
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     for row in clusters:
-        for place, number in indexes[row.pk].places.items():
-            counts["cluster"][row.name] += number
-            for name, value in zip(names, place, strict=True):
-                counts[name][value] += number
+        index = indexes[row.pk]
+        if index.by_kind:
+            counts["cluster"][row.name] = sum(index.by_kind.values())
+        counts["kind"].update(index.by_kind)
+        counts["namespace"].update(index.by_namespace)
+        counts["health"].update(index.by_health)
     total = counts["cluster"].total()
     if filters.chosen():
         total = operators_matching(filters).order_by().count()

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -367,6 +367,7 @@ class ClusterOverview(ClusterSummary):
     cluster_operators: list[BlockingOperator]
     update: ClusterUpdate | None  # None where no ClusterVersion is known
     problems: list[str]  # kinds that can't be read, in words
+    has_cluster_operators: bool  # the cluster serves the kind, or was not read yet
 
     @property
     def unhealthy_cluster_operators(self) -> int:
@@ -407,7 +408,9 @@ def by_need(entry: ClusterSummary) -> tuple[int, int, str]:
 
 def cluster_rows(entries: Sequence[ClusterSummary]) -> list[ClusterRow]:
     """The rows of these clusters, in their order."""
-    causes = causes_of([entry.cluster for entry in entries])
+    clusters = [entry.cluster for entry in entries]
+    causes = causes_of(clusters)
+    kinds = kinds_of(clusters)
     troubles = _TROUBLES.of(entry.cluster for entry in entries)
     return [
         ClusterRow(
@@ -415,7 +418,7 @@ def cluster_rows(entries: Sequence[ClusterSummary]) -> list[ClusterRow]:
             counts=entry.counts,
             causes=causes[entry.cluster.pk],
             unhealthy_cluster_operators=troubles[entry.cluster.pk].cluster_operators,
-            problems=unreadable_kinds(entry.cluster),
+            problems=unreadable_kinds(kinds[entry.cluster.pk]),
         )
         for entry in entries
     ]
@@ -483,11 +486,12 @@ def shown_operators(clusters: Sequence[Cluster], *, names: int) -> list[Operator
 def overview(
     clusters: Sequence[Cluster], operators: Sequence[Operator], *, names: int
 ) -> list[ClusterOverview]:
-    """The overview of each of these clusters, in their order; three queries if clusters changed.
+    """The overview of each of these clusters, in their order; four queries if clusters changed.
 
     `operators` are those of `shown_operators` for the same `names`: each cause carries that many.
     """
     indexes, states = OPERATOR_INDEX.of(clusters), _STATES.of(clusters)
+    kinds = kinds_of(clusters)
     members: dict[int, list[Operator]] = defaultdict(list)
     for row in operators:
         members[row.cluster_id].append(row)
@@ -503,7 +507,8 @@ def overview(
                 if entry.row.severity or entry.row.aggregated
             ],
             update=states[cluster.pk].update,
-            problems=unreadable_kinds(cluster),
+            problems=unreadable_kinds(kinds[cluster.pk]),
+            has_cluster_operators=not is_absent(kinds[cluster.pk], "ClusterOperator"),
         )
         for cluster in clusters
     ]
@@ -566,18 +571,52 @@ def _crds_of(clusters: Sequence[Cluster]) -> tuple[TroubledCRD, ...]:
     )
 
 
-def unreadable_kinds(cluster: Cluster) -> list[str]:
-    """A sentence for each kind that this cluster does not let us read; absent kinds are normal."""
+# Kind -> its `state`, `version` and `error` as in Cluster.kinds.
+KindStates = Mapping[str, Mapping[str, str]]
+
+
+def _read_kinds(ids: Collection[int]) -> dict[int, KindStates]:
+    """One query. The number of objects and the time of the pass are left out: the revision of a
+    cluster does not cover them."""
+    rows = Cluster.objects.filter(pk__in=ids).order_by().values_list("pk", "kinds")
+    return {
+        pk: {
+            kind: {key: text(status, key) for key in ("state", "version", "error")}
+            for kind, status in sorted(kinds.items())
+        }
+        for pk, kinds in rows
+    }
+
+
+_KINDS = PerRevision(_read_kinds)
+
+
+def kinds_of(clusters: Iterable[Cluster]) -> dict[int, KindStates]:
+    """Cluster id -> the states of its kinds; one query if clusters changed."""
+    return _KINDS.of(clusters)
+
+
+def is_absent(kinds: KindStates, kind: str) -> bool:
+    """Whether the cluster does not serve the kind."""
+    return kinds.get(kind, {}).get("state") == "absent"
+
+
+def is_served(kinds: KindStates, kind: str) -> bool:
+    """Whether the cluster serves the kind, and its objects can be read."""
+    return kinds.get(kind, {}).get("state") == "served"
+
+
+def unreadable_kinds(kinds: KindStates) -> list[str]:
+    """A sentence for each kind that a cluster does not let us read; absent kinds are normal."""
     sentences = []
-    for kind, status in sorted(cluster.kinds.items()):
-        state = status.get("state", "") if isinstance(status, dict) else ""
-        if state == "forbidden":
+    for kind, status in kinds.items():
+        if status["state"] == "forbidden":
             sentences.append(
                 f"{kind}s can't be read: the account of OLM Web may not list them. "
                 "Apply the ClusterRole that ships with OLM Web."
             )
-        elif state == "failed":
-            reason = str(status.get("error", "")).strip().rstrip(".")
+        elif status["state"] == "failed":
+            reason = status["error"].strip().rstrip(".")
             sentences.append(
                 f"{kind}s could not be read the last time" + (f": {reason}." if reason else ".")
             )
@@ -585,11 +624,12 @@ def unreadable_kinds(cluster: Cluster) -> list[str]:
 
 
 def installable_kinds(cluster: Cluster) -> list[str]:
-    """Kinds of operators that this cluster serves; empty before the first sync."""
+    """Kinds of operators that a cluster serves; empty before the first sync."""
+    kinds = kinds_of([cluster])[cluster.pk]
     return [
         kind
         for kind in ("PlatformOperator", "ClusterExtension", "Subscription")
-        if isinstance(status := cluster.kinds.get(kind), dict) and status.get("state") == "served"
+        if is_served(kinds, kind)
     ]
 
 

@@ -39,7 +39,7 @@ from installs.views.forms import (
 from olmweb.accounts.roles import may_act, person, sign_in_required
 from olmweb.errors import BadRequest, OlmwebError
 from olmweb.models import Cluster
-from olmweb.web.context import clusters
+from olmweb.web.context import clusters_with_kinds
 from olmweb.web.forms import ValueField
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 
@@ -123,7 +123,7 @@ def _read(request: HttpRequest, params: QueryDict, values: dict[str, str]) -> Ba
             hint="Select packages in the software catalog or on the audit page.",
         )
     chosen = bulk.read_selection(keys)
-    places = bulk.target_clusters(chosen, clusters(request))
+    places = bulk.target_clusters(chosen, clusters_with_kinds(request))
     if not places:
         raise BadRequest(
             "No cluster can install the selected packages.",

@@ -13,7 +13,7 @@ from installs.queries import clusteroperators as queries
 from installs.queries import operator_detail as detail
 from installs.queries.lookup import get_clusteroperator
 from installs.queries.operators import finding_of
-from installs.queries.overview import unreadable_kinds, updates_of
+from installs.queries.overview import is_absent, kinds_of, unreadable_kinds, updates_of
 from installs.views.bulk_changes import next_step
 from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
@@ -83,6 +83,7 @@ def clusteroperator_list(request: HttpRequest) -> HttpResponse:
     page = paginate(
         queries.shown_on_page(rows), read_page(request.GET, notices), PAGE_SIZE, notices
     )
+    kinds = kinds_of(clusters(request))
     context = {
         "page": page,
         "notices": notices,
@@ -92,21 +93,19 @@ def clusteroperator_list(request: HttpRequest) -> HttpResponse:
         "chosen": chosen,
         "states": STATE_WORDS.items(),
         "chips": ClusterOperatorsForm.chips(chosen),
-        "unserved": [c.name for c in clusters(request) if _not_served(c.kinds)],
+        "unserved": [
+            c.name for c in clusters(request) if is_absent(kinds[c.pk], "ClusterOperator")
+        ],
         "problems": [
             (c.name, sentence)
             for c in clusters(request)
-            for sentence in unreadable_kinds(c)
+            for sentence in unreadable_kinds(kinds[c.pk])
             if sentence.startswith("ClusterOperator")
         ],
     }
     return render_live(
         request, "installs/clusteroperators.html", context, token=token, topics=("clusters",)
     )
-
-
-def _not_served(kinds: dict[str, dict[str, str]]) -> bool:
-    return kinds.get("ClusterOperator", {}).get("state") == "absent"
 
 
 @require_safe

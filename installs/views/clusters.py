@@ -30,7 +30,7 @@ from olmweb.api.formats import fill
 from olmweb.api.lists import StoredRows, export_table
 from olmweb.clusters import get_cluster
 from olmweb.models import Cluster
-from olmweb.web.context import clusters
+from olmweb.web.context import clusters, clusters_with_kinds
 from olmweb.web.forms import ChoiceFilter, FilterForm, SortFilter, TextFilter, read_page
 from olmweb.web.pages import (
     cluster_revision,
@@ -289,6 +289,7 @@ def crd_list(request: HttpRequest) -> HttpResponse:
     notices: list[str] = []
     page = paginate(rows, read_page(request.GET, notices), PAGE_SIZE, notices)
     crd_rows = [crds.crd_row(row) for row in page]
+    kinds = queries.kinds_of(clusters(request))
     chips = CRDsForm.chips(chosen)
     if show == "problems":
         chips.append(("show", "Only", "with a problem"))
@@ -301,7 +302,11 @@ def crd_list(request: HttpRequest) -> HttpResponse:
         "chosen": chosen,
         "show": show,
         "chips": chips,
-        "unread": [cluster.name for cluster in clusters(request) if not _is_read(cluster.kinds)],
+        "unread": [
+            cluster.name
+            for cluster in clusters(request)
+            if not queries.is_served(kinds[cluster.pk], "CustomResourceDefinition")
+        ],
     }
     return render_live(request, "installs/crds.html", context, token=token, topics=("clusters",))
 
@@ -325,7 +330,7 @@ def _with_remedies(
 def leftovers(request: HttpRequest) -> HttpResponse:
     """What removed operators left behind, by operator, with the order of deletion."""
     chosen = LeftoversForm.read(request.GET)
-    shown = clusters(request)
+    shown = clusters_with_kinds(request)
     shown = [get_cluster(chosen["cluster"], shown)] if chosen["cluster"] else shown
     words = chosen["q"].lower()
     owners = [
@@ -345,8 +350,3 @@ def leftovers(request: HttpRequest) -> HttpResponse:
         "chips": LeftoversForm.chips(chosen),
     }
     return render_page(request, "installs/leftovers.html", context, partial="live")
-
-
-def _is_read(kinds: dict[str, dict[str, str]]) -> bool:
-    status = kinds.get("CustomResourceDefinition")
-    return isinstance(status, dict) and status.get("state") == "served"

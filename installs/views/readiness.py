@@ -25,7 +25,7 @@ from installs.readiness.request import (
 from installs.readiness.v1_migration_report import narrowed, v1_migrations
 from olmweb.accounts.roles import may_act
 from olmweb.clusters import get_cluster
-from olmweb.web.context import clusters
+from olmweb.web.context import clusters, clusters_with_kinds
 from olmweb.web.forms import ChoiceFilter, FilterForm, TextFilter, read_page
 from olmweb.web.pages import cluster_revision, cluster_topic, render_live, revision_token, unchanged
 from olmweb.web.pagination import PAGE_SIZE, paginate
@@ -117,7 +117,9 @@ def takeover_page(request: HttpRequest) -> HttpResponse:
     if (same := unchanged(request, token)) is not None:
         return same
     chosen_clusters = [
-        cluster for cluster in clusters(request) if chosen["cluster"] in ("", cluster.name)
+        cluster
+        for cluster in clusters_with_kinds(request)
+        if chosen["cluster"] in ("", cluster.name)
     ]
     every = v1_migrations(chosen_clusters)
     matches = narrowed(every, [chosen["fate"]] if chosen["fate"] else [], chosen["q"])

@@ -30,8 +30,17 @@ STATE_WORDS = {
 
 
 def clusters(request: HttpRequest) -> list[Cluster]:
-    """All clusters by name, read once a request."""
+    """All clusters by name without `kinds`, read once a request."""
     return _read(request)[0]
+
+
+def clusters_with_kinds(request: HttpRequest) -> list[Cluster]:
+    """`clusters` with `kinds`; one more query."""
+    rows = clusters(request)
+    kinds = dict(Cluster.objects.order_by().values_list("pk", "kinds"))
+    for row in rows:
+        row.kinds = kinds.get(row.pk, {})
+    return rows
 
 
 def attention(request: HttpRequest) -> dict[int, int]:
@@ -62,7 +71,8 @@ def _with_attention() -> QuerySet[Any]:
     )
     # COUNT(*): that of a column would read every row and not the index alone.
     number = failing.order_by().values("cluster").annotate(number=Count("*")).values("number")
-    return Cluster.objects.annotate(attention=Subquery(number)).order_by("name")
+    clusters = Cluster.objects.defer("kinds")  # decoding it takes as long as the rest
+    return clusters.annotate(attention=Subquery(number)).order_by("name")
 
 
 def default_cluster(request: HttpRequest) -> str:

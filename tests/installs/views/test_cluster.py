@@ -506,7 +506,7 @@ def test_its_fragment_is_swapped_only_when_a_feed_was_heard(
 ) -> None:
     row = make_watch(cluster=prod)
     make_operator(cluster=prod)
-    with django_assert_max_num_queries(5):  # session, user, clusters, feeds, objects
+    with django_assert_max_num_queries(6):  # session, user, clusters, its kinds, feeds, objects
         reader.get(PAGE)
     fragment = reader.get(PAGE, headers={"HX-Request": "true"})
     assert_fragment(fragment)

@@ -117,7 +117,7 @@ def test_it_costs_few_queries_and_polls_with_a_fragment(
 ) -> None:
     for number in range(60):
         make_broken(prod, f"w{number}.example.com")
-    with django_assert_max_num_queries(5):  # session, user, clusters, count, rows
+    with django_assert_max_num_queries(6):  # session, user, clusters, their kinds, count, rows
         reader.get("/crds/")
     fragment = reader.get("/crds/", headers={"HX-Request": "true"})
     assert_fragment(fragment)

@@ -431,7 +431,7 @@ def test_after_a_change_it_reads_no_operators_to_approve_twice(
     make_failing_world(cluster)
     reader.get("/")
     Cluster.objects.update(revision=cluster.revision + 100)
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(15):
         reader.get("/")
 
 
