@@ -351,6 +351,9 @@ _LOGGED = re.compile(r'\b(?:msg|err|error)="((?:[^"\\]|\\.){1,2000})"')
 _WHOLLY_QUOTED = re.compile(r"\\?[\"'`\u201c]([\s\S]+?)\\?[\"'`\u201d]")
 # What follows an error of the way back: the error that made it necessary (parts.py).
 _FIRST_ERROR = re.compile(r": original (?:upgrade|install) error: ")
+# Quotes and backslashes in a quoted text of crdify, and the facts that come from one.
+_ESCAPED = re.compile(r'\\(["\\])')
+_GO_QUOTED = ("regexp", "former", "rule", "transition", "escaped")
 # Ends of sentences and of texts that were cut, of which one is operator-controller's, and what
 # callers say of the next attempt.
 _CUT_END = re.compile(
@@ -791,5 +794,7 @@ def _facts(match: re.Match[str]) -> dict[str, str]:
     facts: dict[str, str] = {}
     for name, value in match.groupdict().items():
         if value is not None:
-            facts.setdefault(name.rstrip("0123456789"), _FIRST_ERROR.split(value)[0].strip())
+            fact = name.rstrip("0123456789")
+            value = _ESCAPED.sub(r"\1", value) if fact in _GO_QUOTED else value
+            facts.setdefault(fact, _FIRST_ERROR.split(value)[0].strip())
     return facts
