@@ -178,6 +178,7 @@ class Method(ABC):
     version_hint: str = ""
     config_hint: str = ""  # why a cluster may serve no spec.config, and what to do
     name_limit: int = NAME_LIMIT
+    change_words: str = ""  # the action of `upgrade` while no newer version is available
     upgrade_fields: frozenset[str] = frozenset()  # form fields that `upgrade` reads
 
     # -- install -----------------------------------------------------------------------------------

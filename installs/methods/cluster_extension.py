@@ -58,6 +58,7 @@ class ClusterExtensionMethod(Method):
         "DeploymentConfig. Install those on the cluster, or leave the configuration out."
     )
     semantics = V1
+    change_words = "Change version or channel"
     reads_ranges = True
     upgrade_fields = frozenset({"version", "channel", "policy"})
 

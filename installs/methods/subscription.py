@@ -48,6 +48,7 @@ class SubscriptionMethod(Method):
     config_hint = "Update OLM on that cluster, or leave the configuration out."
     semantics = V0
     needs_group = True
+    change_words = "Change channel or approval"
     upgrade_fields = frozenset({"channel", "approval"})
 
     def with_defaults(

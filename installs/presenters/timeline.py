@@ -50,11 +50,12 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """How long an object was in one health, and whether it still is."""
+    """How long an object was in one health since `since`, and whether it still is."""
 
     health: str
     seconds: float
     current: bool
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,24 +217,28 @@ def flapping(healths: Sequence[Transition]) -> int:
 def spans(transitions: Sequence[Transition], operator: Operator) -> list[Span]:
     """Time in each health of the operator itself, oldest first.
 
-    A health that it had already when it was first seen began when its conditions say.
+    Its conditions say since when it has the current health; a change is recorded when it is
+    observed, which may be later.
     """
     changes = healths_of(operator, transitions)
-    healths: list[Span] = []
-    for position, row in enumerate(changes):
-        last = position + 1 == len(changes)
-        end = timezone.now() if last else changes[position + 1].at
-        seconds = (end - row.at).total_seconds()
-        if healths and healths[-1].health == row.to_status:  # only the reason changed
-            seconds += healths.pop().seconds
-        healths.append(Span(row.to_status, seconds, last))
-    had_it = (
-        len(healths) == 1 and healths[0].health == operator.health and not changes[0].from_status
-    )
-    if operator.since and (had_it or not healths):
-        past = (timezone.now() - operator.since).total_seconds()
-        healths = [Span(operator.health, max(past, *(span.seconds for span in healths), 0.0), True)]
-    return healths
+    now = timezone.now()
+    starts: list[tuple[str, datetime]] = []
+    for row in changes:
+        if not starts or starts[-1][0] != row.to_status:  # else only the reason changed
+            starts.append((row.to_status, row.at))
+    if operator.since and not starts:
+        starts = [(operator.health, operator.since)]
+    elif operator.since and starts[-1][0] == operator.health:
+        # In its first health, it may have been before it was observed.
+        began = starts[-2][1] if len(starts) > 1 else None
+        is_first = began is None and not changes[0].from_status
+        if operator.since < starts[-1][1] and (is_first or (began and began <= operator.since)):
+            starts[-1] = (operator.health, operator.since)
+    ends = [*(at for _, at in starts[1:]), now]
+    return [
+        Span(health, max((end - at).total_seconds(), 0.0), position == len(starts), at)
+        for position, ((health, at), end) in enumerate(zip(starts, ends, strict=True), 1)
+    ]
 
 
 def shares(healths: Sequence[Span]) -> list[tuple[str, float]]:

@@ -47,6 +47,7 @@ from installs.presenters.object_details import (
     waiting_pods,
 )
 from installs.presenters.timeline import (
+    Span,
     condition_reports,
     flapping,
     healths_of,
@@ -91,6 +92,8 @@ from olmweb.web.pagination import PAGE_SIZE, paginate
 from olmweb.web.preferences import remember_view
 
 SPANS_SHOWN = 6
+# Terms of facts that the page shows under another name.
+_SHOWN_BESIDE = ("Version", "Starting CSV")
 CHANGED_CLUSTERS = 2  # of a cause, with a button each
 CHANGE_WORDS = {  # the count and the kind; plural by an s at the end
     BulkChange.MIGRATE: "Migrate {0} to Subscription",
@@ -214,8 +217,9 @@ def _offered_actions(
         links.append(ActionLink(verb.APPROVE, "Approve", address, refused.get(verb.APPROVE)))
         primary = verb.APPROVE
     if upgradable:
-        links.append(link(verb.UPGRADE, "Upgrade"))
         available = operator.upgrade and operator.upgrade != operator.version
+        words = "Upgrade" if available else METHODS[operator.kind].change_words
+        links.append(link(verb.UPGRADE, words))
         if not primary and available and not operator.upgrade_held:
             primary = verb.UPGRADE
     if configurable:
@@ -275,7 +279,7 @@ def _diagnosis_context(
         "chain": chain(operator, diagnosis.chain, parts.components),
         "related_objects": related_objects(diagnosis.chain, parts),
         "tables": condition_tables(operator, parts.components),
-        "facts": [fact for fact in facts_of(operator) if fact.term != "Version"],
+        "facts": [fact for fact in facts_of(operator) if fact.term not in _SHOWN_BESIDE],
         "notes": notes,
         "deprecation_shown": any(note.state == "deprecated" for note in notes),
         "slow": any(note.state == "stuck" for note in notes),
@@ -288,12 +292,20 @@ def _diagnosis_context(
         "timeline": timeline(
             keys[0], transitions, events, condition_reports([operator, *parts.components])
         ),
+        "since": _since(operator, own_spans),
         "spans": own_spans[-SPANS_SHOWN:],
         "earlier_spans": own_spans[:-SPANS_SHOWN],
         "shares": shares(own_spans) if len(own_spans) > SPANS_SHOWN else [],
         "packages": packages,
         "catalog": catalog_of_operator(operator, (package.catalog for package in packages), beside),
     }
+
+
+def _since(operator: Operator, own_spans: Sequence[Span]) -> datetime | None:
+    """Since when it has its health, as in the timeline."""
+    if own_spans and own_spans[-1].health == operator.health:
+        return own_spans[-1].since
+    return operator.since
 
 
 def _first_install(operator: Operator, details: Mapping[str, Any]) -> bool:

@@ -571,7 +571,52 @@ def test_a_health_it_had_when_first_seen_began_when_its_conditions_say(
     moved = make_operator(cluster=prod, name="moved", **fields)
     change = {"type": "Health", "from_status": "Installing", "to_status": "NeedsApproval"}
     make_transition(subject=moved, at=timezone.now() - timedelta(minutes=5), **change)
-    assert "Needs approval 5 min" in assert_page(reader.get(detail("moved"))).text
+    text = assert_page(reader.get(detail("moved"))).text
+    assert "Needs approval 5 min" in text
+    assert "RequiresApproval for 5 min" in text, "the head and the timeline agree"
+
+
+def test_the_health_lasts_equally_long_at_the_top_and_in_the_timeline(
+    reader: Client, prod: Cluster
+) -> None:
+    now = timezone.now()
+    row = make_operator(
+        cluster=prod, name="late", health="Healthy", reason="", since=now - timedelta(minutes=9)
+    )
+    for minutes, status in ((20, "Upgrading"), (5, "Healthy")):
+        at = now - timedelta(minutes=minutes)
+        make_transition(subject=row, type="Health", from_status="X", to_status=status, at=at)
+    text = assert_page(reader.get(detail("late"))).text
+    assert "for 9 min Installed and working" in text
+    assert "Upgrading 11 min" in text
+    assert "Healthy 9 min" in text.split("Upgrading 11 min")[1]
+
+
+def test_the_newest_version_is_offered_no_upgrade_and_its_first_one_is_the_starting_version(
+    client: Client, olivia: Any, prod: Cluster
+) -> None:
+    client.force_login(olivia)
+    fields: dict[str, Any] = {
+        "cluster": prod,
+        "kind": "Subscription",
+        "namespace": "apps",
+        "name": "etcd",
+        "version": "1.2.0",
+        "version_asked": "etcd.v1.0.1",
+        "details": {"installed_csv": "etcd.v1.2.0", "starting_csv": "etcd.v1.0.1"},
+    }
+    row = make_operator(**fields)
+    url = detail("etcd", "Subscription", "apps")
+    page = assert_page(client.get(url))
+    text = page.text
+    facts = dict(page.facts_below("Version and catalog"))
+    assert facts["Starting version"] == "etcd.v1.0.1"
+    assert "Starting CSV" not in facts
+    assert "Requested version" not in text
+    assert "Change channel or approval" in text
+    row.upgrade = "1.3.0"
+    row.save()
+    assert "Change channel or approval" not in assert_page(client.get(url)).text
 
 
 @pytest.mark.parametrize(
