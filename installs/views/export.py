@@ -37,6 +37,8 @@ from installs.export.plan import (
 )
 from installs.methods import AUTOMATIC, MANUAL, METHODS, InstallChoice
 from installs.methods.configuration import TEXT_LIMIT
+from installs.models import Operator
+from installs.queries.operators import has_installed_nothing
 from installs.views.forms import (
     MODE_VALUES,
     UNPROCESSABLE,
@@ -95,6 +97,7 @@ def export_page(request: HttpRequest, cluster: str, catalog: str, package: str) 
         "versions": _versions(facts, channel, bundles),
         "form": form,
         "unevaluated": not is_evaluated,
+        "installations": _installations(package_row),
     }
     of_channel = f"channel {channel}" if channel else "all channels"
     version_hint = f"Choose one of the {len(context['versions'])} versions of {of_channel}"
@@ -162,6 +165,16 @@ def _fields(
         shown.add("config")
     unseen = values.keys() - shown - (MODE_VALUES - {"mode"})
     return context | {"unseen": {name: values[name] for name in sorted(unseen) if values[name]}}
+
+
+def _installations(package: Package) -> list[tuple[Operator, str]]:
+    """The operators of the package on the cluster of its catalog, also those that failed, with
+    their installed versions. One query, none for a catalog of no cluster."""
+    rows = Operator.objects.filter(cluster=package.catalog.cluster_id, package=package.name)
+    rows = rows.select_related("cluster").order_by("kind", "namespace", "name")
+    if package.catalog.cluster_id is None:
+        return []
+    return [(row, "" if has_installed_nothing(row) else row.version) for row in rows]
 
 
 def _defaults(export: Export) -> dict[str, str]:

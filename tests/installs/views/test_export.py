@@ -13,7 +13,14 @@ from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, ChannelEntry
 from installs.export.files import kustomize_folder, one_stream, zipped
 from olmweb.models import Cluster
-from tests.factories import make_catalog, make_component, make_package, make_prediction
+from tests.factories import (
+    make_catalog,
+    make_cluster,
+    make_component,
+    make_operator,
+    make_package,
+    make_prediction,
+)
 from tests.worlds.html import assert_page
 
 pytestmark = pytest.mark.django_db
@@ -242,6 +249,22 @@ def test_the_page_shows_the_manifests_and_links_to_the_same_files(
     assert len(links) == 3
     for link in links:
         assert reader.get(link.replace("&amp;", "&")).status_code == 200
+
+
+def test_the_page_names_the_operators_of_the_package_on_the_cluster(
+    reader: Client, catalog: Catalog
+) -> None:
+    heading = f"Already on cluster {catalog.cluster_name}"
+    assert heading not in assert_page(reader.get(FOLDER)).text
+    failed = {"cluster": catalog.cluster, "package": "grafana", "health": "Failed"}
+    make_operator(name="dashboards", **failed)
+    make_operator(name="elsewhere", **failed | {"cluster": make_cluster(name="other")})
+    page = assert_page(reader.get(FOLDER))
+    assert heading in page.text
+    assert "PlatformOperator dashboards" in page.text
+    assert "dashboards" in page.text.split(heading)[1].split("Failed")[0]
+    assert f"/operators/{catalog.cluster_name}/PlatformOperator/-/dashboards" in page.links
+    assert "elsewhere" not in page.text
 
 
 def test_the_api_gives_the_bytes_of_the_page(reader: Client, catalog: Catalog) -> None:
