@@ -14,20 +14,30 @@ from django.db.models import Count, Q, QuerySet
 
 from catalogs.models import CatalogChange, CatalogRevision
 from catalogs.revisions.compare import ChangeKind, PackageChange, Sides
-from catalogs.revisions.differences import FATES, PackageDifference, fate_label, fate_of
+from catalogs.revisions.differences import CHANGED, FATES, PackageDifference, fate_label, fate_of
 from catalogs.revisions.effects import AffectedOperator, Effect, effects
 from catalogs.revisions.text import ChangeLine, count_kinds, count_packages, lines
+
+_CHANNEL_KINDS = {
+    ChangeKind.CHANNEL_ADDED,
+    ChangeKind.CHANNEL_REMOVED,
+    ChangeKind.CHANNEL_CHANGED,
+    ChangeKind.HEAD_MOVED,
+    ChangeKind.DEFAULT_CHANNEL_CHANGED,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class PackageEntry:
-    """One package as shown, with the effects of its changes on installed operators."""
+    """One package as shown, with the effects of its changes on installed operators.
+    `same_channels`: both of two catalogs have its channels with the same content and heads."""
 
     package: str
     fate: str
     changes: Sequence[PackageChange]
     effects: Sequence[Effect]
     sides: Sides | None = None
+    same_channels: bool = False
 
     @property
     def lines(self) -> list[ChangeLine]:
@@ -106,9 +116,12 @@ def make_report(
         report.affected |= dict.fromkeys(effect.installed for effect in concerned)
         into = section.concerned if concerned else section.others
         if concerned or len(into) < keep:
-            into.append(
-                PackageEntry(difference.package, difference.fate, changes, concerned, sides)
+            same = difference.fate == CHANGED and sides is not None
+            same = same and not _CHANNEL_KINDS & {change.kind for change in difference.changes}
+            entry = PackageEntry(
+                difference.package, difference.fate, changes, concerned, sides, same
             )
+            into.append(entry)
     return report
 
 

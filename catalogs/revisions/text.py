@@ -96,6 +96,13 @@ _TITLES_BETWEEN = {
 }
 # Only in one catalog: the section says so already, the line has the head of the default channel.
 _WHOLE = (ChangeKind.PACKAGE_REMOVED, ChangeKind.PACKAGE_ADDED)
+# Kinds whose changes of several bundles may say the same.
+_OF_BUNDLES = (
+    ChangeKind.IMAGES_CHANGED,
+    ChangeKind.BUNDLE_CHANGED,
+    ChangeKind.DISPLAY_NAME_CHANGED,
+)
+SUBJECTS_NAMED = 10
 _SIDE = re.compile(r"\b[AB]\b")
 
 
@@ -108,6 +115,11 @@ class ChangeLine:
     items: Sequence[str]
 
     @property
+    def listed(self) -> bool:
+        """Whether each item is a sentence of its own, shown on a line of its own."""
+        return len(self.items) > 1 and any(": " in text for text in self.items)
+
+    @property
     def separator(self) -> str:
         """Between the items, some of which have commas of their own."""
         return "; " if any(", " in text for text in self.items) else ", "
@@ -116,7 +128,7 @@ class ChangeLine:
 def lines(changes: Iterable[PackageChange], sides: Sides | None = None) -> list[ChangeLine]:
     """The changes of one package by kind, what may hurt first; of two catalogs with `sides`."""
     items: dict[str, list[str]] = {}
-    for change in changes:
+    for change in _together(changes) if sides else changes:
         text = item_between(change, sides) if sides else item(change)
         items.setdefault(change.kind, []).append(text)
     titles = (
@@ -127,6 +139,23 @@ def lines(changes: Iterable[PackageChange], sides: Sides | None = None) -> list[
         for kind in titles
         if kind in items
     ]
+
+
+def _together(changes: Iterable[PackageChange]) -> list[PackageChange]:
+    """The changes, with one for all bundles of the package that differ in the same way."""
+    subjects: dict[PackageChange, list[str]] = {}
+    for change in changes:
+        same = change._replace(subject="") if change.kind in _OF_BUNDLES else change
+        subjects.setdefault(same, []).append(change.subject)
+    return [change._replace(subject=_bundles(names)) for change, names in subjects.items()]
+
+
+def _bundles(names: Sequence[str]) -> str:
+    """`a.v1`, `2 versions (a.v1, a.v2)`; at most SUBJECTS_NAMED are named."""
+    if len(names) == 1:
+        return names[0]
+    more = f" and {len(names) - SUBJECTS_NAMED} more" if len(names) > SUBJECTS_NAMED else ""
+    return f"{len(names)} versions ({', '.join(names[:SUBJECTS_NAMED])}{more})"
 
 
 def kind_label(kind: str, sides: Sides | None = None) -> str:
@@ -144,7 +173,10 @@ def _named(text: str, sides: Sides | None) -> str:
 def item_between(change: PackageChange, sides: Sides) -> str:
     """`item` of a difference between two catalogs."""
     before, after, subject = change.before, change.after, change.subject
-    both = f"{before or 'none'} in {sides.before}, {after or 'none'} in {sides.after}"
+    both = ", ".join(
+        f"{value} in {side}" if value else f"missing in {side}"
+        for value, side in zip((before, after), sides, strict=True)
+    )
     match change.kind:
         case ChangeKind.CHANNEL_CHANGED if not (before or after):
             return f"{subject}: different upgrade paths in {sides.before} and {sides.after}"

@@ -69,10 +69,11 @@ class ChangesQuery:
 @dataclass(frozen=True, slots=True)
 class LinkedEntry:
     """A package's entry with the address of its page; empty where no content shown has it.
-    `exports` as in `_exports`."""
+    `pages` and `exports` as in `_in_both`."""
 
     entry: PackageEntry
     url: str
+    pages: tuple[tuple[str, str], ...] = ()
     exports: tuple[tuple[str, str], ...] = ()
 
 
@@ -179,21 +180,23 @@ def _shown(
             url = presenters.package_url(
                 point.catalog.cluster_name, point.catalog.slug, entry.package
             )
-        shown.append(LinkedEntry(entry, url, _exports(entry, before, after)))
+        pages = _in_both(entry, before, after, "catalogs:package")
+        exports = _in_both(entry, before, after, "installs:export")
+        shown.append(LinkedEntry(entry, "" if pages else url, pages, exports))
     return shown
 
 
-def _exports(
-    entry: PackageEntry, before: Point | None, after: Point
+def _in_both(
+    entry: PackageEntry, before: Point | None, after: Point, view: str
 ) -> tuple[tuple[str, str], ...]:
-    """(catalog, address of the export) of the package in both of two catalogs that are compared."""
+    """(catalog, address of a page) of the package in both of two catalogs that are compared."""
     if before is None or before.catalog == after.catalog or entry.fate != CHANGED:
         return ()
     return tuple(
         (
             point.catalog.slug,
             reverse(
-                "installs:export",
+                view,
                 args=(point.catalog.cluster_name, point.catalog.slug, entry.package),
             ),
         )

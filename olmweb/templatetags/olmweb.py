@@ -20,7 +20,7 @@ from django.template.defaulttags import URLNode
 from django.template.loader import get_template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import escape, format_html, format_html_join
+from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timezone import get_current_timezone
 
@@ -30,6 +30,9 @@ from olmweb.web.preferences import CLEAR, CLEARED
 from olmweb.web.tables import TableView
 
 register = template.Library()
+
+DIGEST_SHOWN = 12  # as in the lists of Docker and Podman
+_DIGEST = re.compile(rf"(sha256:[0-9a-f]{{{DIGEST_SHOWN}}})[0-9a-f]{{{64 - DIGEST_SHOWN}}}")
 
 # value -> (words, icon, label class). Icon + word always, colour last.
 HEALTH = {
@@ -228,6 +231,20 @@ def pill(type: str, status: str, reason: str = "") -> SafeString:
     if (type, status, reason) == ("Progressing", "True", "Succeeded"):
         words, name, css = "Progressing: Succeeded", "check-circle", "pf-m-outline"
     return label(words, name, css, reason)
+
+
+@register.simple_tag
+def short_digests(text: str) -> SafeString:
+    """The text with digests cut to DIGEST_SHOWN digits, and below it the full text to unfold."""
+    full = conditional_escape(text)
+    short = _DIGEST.sub(r"\1…", full)
+    if short == full:
+        return SafeString(full)
+    return format_html(
+        '{}<details class="olm-details"><summary>Full digests</summary>{}</details>',
+        SafeString(short),
+        SafeString(full),
+    )
 
 
 @register.filter

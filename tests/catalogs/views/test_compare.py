@@ -8,6 +8,8 @@ from django.test import Client
 from django.utils import timezone
 
 from catalogs.models import Bundle, BundleGVK, Catalog, CatalogChange, CatalogRevision
+from catalogs.revisions import text
+from catalogs.revisions.compare import PackageChange, Sides
 from installs.models import Operator
 from olmweb.models import Cluster
 from tests.factories import make_bundle, make_catalog, make_cluster, make_operator, make_package
@@ -330,6 +332,45 @@ def test_a_display_name_that_differs_is_no_requirement(
     api = {**query, "kind": "display-name-changed"}
     rows = reader.get("/api/v1/compare", api).json()["items"]
     assert [(row["kind"], row["after"]) for row in rows] == [("display-name-changed", "Other")]
+
+
+def test_each_difference_is_on_a_line_of_its_own_with_short_digests(
+    reader: Client, prod: Cluster
+) -> None:
+    digests = {name: f"registry.example/kept@sha256:{name * 64}" for name in ("a", "b")}
+    for name, digest in digests.items():
+        catalog = make_catalog(cluster=prod, name=name, revision=0)
+        package = make_package(name="kept", catalog=catalog, channels={})
+        for version in ("1.0.0", "1.1.0"):
+            make_bundle(package=package, name=f"kept.v{version}", display_name=f"Kept {name}")
+        modes = [f"{name.upper()}Namespace"]  # the outlines have no display names
+        write_packages(catalog, {"kept": ["1.0.0", "1.1.0"]}, image=digest, install_modes=modes)
+    response = reader.get(COMPARE, {"from": "prod/a", "to": "prod/b"})
+    page = assert_page(response)
+    names = "2 versions (kept.v1.0.0, kept.v1.1.0): Kept a in a, Kept b in b"
+    assert names in page.text
+    short = ", ".join(f"registry.example/kept@sha256:{name * 12}… in {name}" for name in "ab")
+    full = ", ".join(f"{digest} in {name}" for name, digest in digests.items())
+    assert f": {short} Full digests " in page.text
+    assert f"Full digests 2 versions (kept.v1.0.0, kept.v1.1.0): {full}" in page.text
+    assert "Channels Same channels and heads in both catalogs" in page.text
+    assert {"/software/prod/a/kept", "/software/prod/b/kept"} <= set(page.links)
+
+
+def test_differences_of_single_versions_are_a_list() -> None:
+    lines = text.lines(
+        [
+            PackageChange("images changed", "p", f"p.v{number}", f"a:{number}", f"b:{number}")
+            for number in range(2)
+        ],
+        Sides("one", "two"),
+    )
+    assert [line.listed for line in lines] == [True]
+    assert lines[0].items == ["p.v0: a:0 in one, b:0 in two", "p.v1: a:1 in one, b:1 in two"]
+    (line,) = text.lines(
+        [PackageChange("channel head moved", "p", "stable", "p.v1")], Sides("a", "b")
+    )
+    assert line.items == ["stable: p.v1 in a, missing in b"]
 
 
 def test_a_catalog_alone_has_no_changed_display_names(reader: Client, catalog: Catalog) -> None:
