@@ -256,7 +256,7 @@ def test_the_page_names_the_operators_of_the_package_on_the_cluster(
 ) -> None:
     heading = f"Already on cluster {catalog.cluster_name}"
     assert heading not in assert_page(reader.get(FOLDER)).text
-    failed = {"cluster": catalog.cluster, "package": "grafana", "health": "Failed"}
+    failed: dict[str, Any] = {"cluster": catalog.cluster, "package": "grafana", "health": "Failed"}
     make_operator(name="dashboards", **failed)
     make_operator(name="elsewhere", **failed | {"cluster": make_cluster(name="other")})
     page = assert_page(reader.get(FOLDER))
