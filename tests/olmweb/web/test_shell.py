@@ -171,8 +171,9 @@ def test_many_silent_clusters_are_told_in_one(reader: Client) -> None:
 
 
 def test_an_unknown_address_says_so(reader: Client) -> None:
-    page = assert_page(reader.get("/no/such/page"), 404)
-    assert "This page does not exist" in page.text
+    response = reader.get("/no/such/page")
+    assert "This page does not exist" in assert_page(response, 404).text
+    assert "pf-v6-c-empty-state__icon" in response.text
 
 
 def test_an_error_under_htmx_is_a_whole_page_with_its_sentence(reader: Client) -> None:
@@ -194,7 +195,10 @@ def test_a_form_without_its_csrf_token_is_refused_with_a_sentence(bob: Any) -> N
     strict = Client(enforce_csrf_checks=True)
     strict.force_login(bob)
     page = assert_page(strict.post("/logout/"), 403)
-    assert "Reload the page" in page.text
+    assert "Form expired" in page.text
+    assert "Nothing was changed." in page.text
+    assert "reload the page and submit the form again" in page.text
+    assert "permission" not in page.text
 
 
 def test_every_page_forbids_inline_script_and_style(reader: Client) -> None:
