@@ -15,7 +15,7 @@ from olmweb.models import Cluster, ResourceWatch
 
 # A watch is opened anew every few minutes and the API server sends bookmarks in between.
 SILENT = timedelta(minutes=10)
-WORST_FIRST = ("silent", "retrying", "forbidden", "watching", "listed", "absent")
+WORST_FIRST = ("interrupted", "retrying", "forbidden", "watching", "listed", "absent")
 _RESOURCES: Mapping[str, Resource] = {resource.kind: resource for resource in ALL}
 _OF_KINDS = {"served": "listed", "absent": "absent", "forbidden": "forbidden", "failed": "retrying"}
 
@@ -24,7 +24,7 @@ _OF_KINDS = {"served": "listed", "absent": "absent", "forbidden": "forbidden", "
 class WatchStatus:
     """How the reading of one resource stands.
 
-    `state` is one of ResourceWatch.State or `silent`: the row says that it is watched, but the
+    `state` is one of ResourceWatch.State or `interrupted`: the row says that it is watched, but the
     cluster is not synced or the last event is older than SILENT. `objects` is None for all but
     one resource of a kind, because rows don't name their resource.
     """
@@ -64,7 +64,7 @@ class WatchedResources:
 
     @property
     def troubled(self) -> int:
-        return self.count("silent", "retrying", "forbidden")
+        return self.count("interrupted", "retrying", "forbidden")
 
     @property
     def lists(self) -> int:
@@ -102,11 +102,11 @@ def watched_resources(cluster: Cluster) -> WatchedResources:
 
 def _resource(row: ResourceWatch, objects: Mapping[str, int], cut_off: bool) -> WatchStatus:
     quiet = cut_off or row.last_event_at is None or timezone.now() - row.last_event_at > SILENT
-    silent = row.state == ResourceWatch.State.WATCHING and quiet
+    interrupted = row.state == ResourceWatch.State.WATCHING and quiet
     return WatchStatus(
         name=row.resource,
         kind=row.kind,
-        state="silent" if silent else row.state,
+        state="interrupted" if interrupted else row.state,
         error=row.error,
         last_event_at=row.last_event_at,
         listed_at=row.listed_at,

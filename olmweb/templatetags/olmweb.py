@@ -80,7 +80,7 @@ STATES = {
     "watching": ("Watching", "check-circle", "pf-m-success"),
     "listed": ("Listed", "check-circle", "pf-m-success"),
     "retrying": ("Retrying", "exclamation-triangle", "pf-m-warning"),
-    "silent": ("Silent", "exclamation-triangle", "pf-m-warning"),
+    "interrupted": ("Interrupted", "exclamation-triangle", "pf-m-warning"),
     "forbidden": ("Not allowed", "ban", "pf-m-danger"),
     # of Kubernetes Events
     "normal": ("Normal", "info-circle", ""),
