@@ -158,7 +158,7 @@ class ActionBatchAdmin(ReadOnlyAdmin):
 
 class AllowRuleForm(RuleForm):
     class Meta:
-        labels = {"path": METHOD.capitalize()}
+        labels = {"path": METHOD.capitalize(), "service_accounts": "ServiceAccounts"}
 
 
 @admin.register(AllowRule)

@@ -91,7 +91,7 @@ class CopyReport(models.Model):
         ordering = ("-created_at", "-id")
 
     def __str__(self) -> str:
-        return f"copied CSVs of {self.cluster_id}: {self.state}"
+        return f"copied CSVs of {self.cluster}: {self.state}"
 
 
 class ObjectYaml(models.Model):
@@ -183,4 +183,4 @@ class Notification(models.Model):
         indexes = (models.Index(fields=("state", "next_at")),)
 
     def __str__(self) -> str:
-        return f"{self.transition_id}: {self.state}"
+        return f"{self.transition.kind} {self.transition.name}: {self.get_state_display()}"

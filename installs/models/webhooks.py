@@ -1,6 +1,7 @@
 """Receivers of webhooks that administrators add, and what was sent to them."""
 
 from django.db import models
+from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 
@@ -66,4 +67,5 @@ class WebhookDelivery(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.receiver_id}: {len(self.events)} events, {self.state}"
+        events = f"{len(self.events)} event{pluralize(self.events)}"
+        return f"{self.receiver}: {events}, {self.get_state_display()}"

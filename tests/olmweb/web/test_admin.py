@@ -24,6 +24,7 @@ from installs.models import (
     InstallRequest,
     Notification,
     Operator,
+    Transition,
     UnknownMessage,
     WebhookDelivery,
     WebhookReceiver,
@@ -269,6 +270,39 @@ def test_view_permission_is_enough_to_see(client: Client, bob: User, world: Worl
     client.force_login(bob)
     assert client.get(address(Operator, "changelist")).status_code == 200
     assert client.get(address(Cluster, "changelist")).status_code == 403
+
+
+def test_a_page_without_permission_names_whom_to_ask_for_it(client: Client, world: World) -> None:
+    client.force_login(User.objects.create_user("mia", is_staff=True))
+    page = client.get(address(Cluster, "changelist")).text
+    assert "Your account may not open this page or do this." in page
+    assert "Ask an administrator of OLM Web for the permission" in page
+    assert "pf-v6-c-empty-state__icon" in page
+    assert "reload" not in page.lower()
+
+
+def test_titles_of_rows_name_their_object(signed_in: Client) -> None:
+    cluster = make_cluster(name="titled")
+    report = CopyReport.objects.create(cluster=cluster, state="failed")
+    transition = Transition.objects.create(
+        cluster=cluster, kind="ClusterExtension", name="weather", type="Health"
+    )
+    notification = Notification.objects.create(transition=transition, state="given-up")
+    delivery = WebhookDelivery.objects.latest("pk")
+
+    def title(row: Any) -> str:
+        page = signed_in.get(address(type(row), "change", row.pk)).text
+        return page.partition("<title>")[2].partition("·")[0].strip()
+
+    assert title(report) == "copied CSVs of titled: failed"
+    assert title(notification) == "ClusterExtension weather: given up"
+    assert title(delivery) == "chat: 1 event, Sent"
+
+
+def test_a_rule_names_serviceaccounts_as_kubernetes_does(signed_in: Client) -> None:
+    page = signed_in.get(address(AllowRule, "add")).text
+    assert "ServiceAccounts:" in page
+    assert "Service accounts" not in page
 
 
 @pytest.mark.parametrize(
