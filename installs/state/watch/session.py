@@ -235,7 +235,9 @@ class WatchSession:
             self._jobs.start("discovery", self._client.discover)
         if self._pods_at is not None and now >= self._pods_at:
             self._pods_at = None
-            self._jobs.start("pods", self._pods)
+            # Checked here and not by the job, which would open a connection to the database.
+            if positions.pods_are_needed(self._cluster):
+                self._jobs.start("pods", lambda: refresh_pods(self._cluster, self._client))
         self._save(now)
 
     def _start(self, watch: WatchState, now: float) -> None:
@@ -287,13 +289,6 @@ class WatchSession:
                 error=watches[0].error,
             )
         self._failed, self._log_at = {}, None
-
-    def _pods(self) -> bool:
-        """Refreshes pods if something does not run; returns whether that is so."""
-        if not positions.pods_are_needed(self._cluster):
-            return False
-        refresh_pods(self._cluster, self._client)
-        return True
 
     # Messages of threads and jobs
 
@@ -386,8 +381,7 @@ class WatchSession:
         if done.name == "probe":
             self._on_probe(bool(done.result), error, now)
         elif done.name == "pods":
-            if done.result or error:
-                self._pods_at = now + PODS_SECONDS
+            self._pods_at = now + PODS_SECONDS
         elif error is not None:
             self._discover_at = self._discover_at or [now + UNKNOWN_WAITS[-1]]
         elif isinstance(done.result, Discovery):

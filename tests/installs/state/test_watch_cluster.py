@@ -196,6 +196,18 @@ def test_nothing_is_written_asked_or_opened_while_nothing_happens(
     assert paths(sandbox, watch=False) == []
 
 
+@pytest.mark.parametrize("needed", [False, True])
+def test_a_job_reads_pods_only_where_something_does_not_run(
+    synced: Cluster, monkeypatch: pytest.MonkeyPatch, needed: bool
+) -> None:
+    """The thread of a job opens a connection to the database, on each cluster of a takeover."""
+    started: list[str] = []
+    monkeypatch.setattr(positions, "pods_are_needed", lambda _: needed)
+    monkeypatch.setattr(session.Jobs, "start", lambda _, name, work: started.append(name))
+    follow(synced, all_open)
+    assert ("pods" in started) is needed
+
+
 def test_of_a_quiet_cluster_only_the_times_are_written(
     sandbox: Sandbox, synced: Cluster, settings: Any
 ) -> None:
