@@ -23,7 +23,6 @@ from olmweb.models import Preferences
 
 VIEW_COOKIE = "olmweb_view_"  # with the name of the list: account, time and query of the last view
 OPENED_FILTERED = "This list opened with the filters that you used last."
-UNTIL_FILTERED = "olm-until-filtered"  # class of a message that app.js removes with the filters
 _NO_FILTERS = ("sort", "view", "columns")
 _WHOLE_LISTS = (("show", "actions"), ("show", "syncs"), ("show", "all"))
 _SAME_VISIT = 600  # seconds after which the filters of a list may be forgotten
@@ -99,8 +98,7 @@ def remember_view(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRe
         if not request.GET and query and owner == str(user.pk):
             if _filters(query) and not _is_recent(seen_at):
                 link = format_html('<a href="{}?{}">Clear filters</a>', request.path, CLEARED)
-                sentence = format_html("{} {}", OPENED_FILTERED, link)
-                messages.info(request, sentence, extra_tags=UNTIL_FILTERED)
+                messages.info(request, format_html("{} {}", OPENED_FILTERED, link))
             response = redirect(f"{request.path}?{query}")
             # The view stores it again: one that it refuses by now is shown once only.
             response.delete_cookie(_view_cookie(request), path=request.path)

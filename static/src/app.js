@@ -233,10 +233,10 @@ document.addEventListener("htmx:afterSwap", (event) => {
   }
 });
 
-// A whole page shows this message once; filters under htmx leave the messages in place.
-document.addEventListener("htmx:pushedIntoHistory", () => {
-  document.querySelector(".olm-until-filtered")?.remove();
-});
+// The next page no longer has the messages, such as the one on remembered filters.
+document.addEventListener("htmx:beforeHistoryUpdate", () =>
+  document.getElementById("messages").replaceChildren(),
+);
 
 // Errors say the server's own sentence; a poll that fails is told once, not at every poll.
 let told = "";
