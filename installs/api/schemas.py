@@ -38,7 +38,7 @@ from installs.queries.leftovers import Leftover, RemovedOwner
 from installs.queries.operator_detail import PendingPlan
 from installs.queries.operators import finding_of
 from installs.queries.unknown_messages import UnknownRow, mask_names
-from installs.queries.watched_resources import WatchedResources
+from installs.queries.watched_resources import WORST_FIRST, WatchedResources
 from installs.readiness import ReadinessRow
 from installs.readiness.blockers import Weight
 from installs.readiness.request import CODES
@@ -47,14 +47,14 @@ from installs.readiness.v1_migration_report import V1Migration
 from olmweb.api.formats import fill
 from olmweb.api.parameters import OneOf
 from olmweb.kube.fields import read_time
-from olmweb.models import Cluster, ResourceWatch
+from olmweb.models import Cluster
 
 CSV = "ClusterServiceVersion"  # one without a Subscription
 # Closed enums of the fields and filters.
 HealthName = Annotated[str, OneOf(tuple(Health.values), "Health")]
 OperatorKind = Annotated[str, OneOf((*InstallMethod, CSV), "OperatorKind")]
 ConditionStatus = Annotated[str, OneOf(("True", "False", "Unknown"), "ConditionStatus")]
-WatchState = Annotated[str, OneOf(tuple(ResourceWatch.State.values), "WatchState")]
+WatchState = Annotated[str, OneOf(WORST_FIRST, "WatchState")]
 LinkState = Annotated[str, OneOf(LINK_STATES, "ChainLinkState")]
 PlannedChangeAction = Annotated[
     str, OneOf(("install", "upgrade", "keep", "dependency"), "PlannedChangeAction")

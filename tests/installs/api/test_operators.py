@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from installs.models import Component, CRDState, Operator
-from tests.factories import make_event, make_transition, make_watch
+from tests.factories import make_cluster, make_event, make_transition, make_watch
 from tests.worlds.rest import World
 from tests.worlds.rest_fixtures import Get
 from tests.worlds.subscriptions import NAMESPACE, make_orphan, make_pending_approval
@@ -78,6 +78,15 @@ def test_status_counts_what_waits_and_what_is_read(grafana: Operator, get: Get) 
     prod = get("status", {"cluster": "prod"}).json()["items"][0]
     assert (prod["upgrades"], prod["approvals"]) == (1, 2)
     assert prod["watched_resources"]["forbidden"] == 1
+
+
+def test_the_state_of_an_interrupted_watch_is_documented(get: Get) -> None:
+    make_watch(cluster=make_cluster(name="late", reachable=False, error_text="connection refused"))
+    rows = get("clusters/late").json()["watched_resources"]
+    row = next(row for row in rows if row["resource"] == "Subscription")
+    assert row["state"] == "interrupted"
+    schemas = get("openapi.json").json()["components"]["schemas"]
+    assert row["state"] in schemas["WatchState"]["enum"]
 
 
 def test_a_cluster_has_its_watched_resources_and_the_rules_that_are_missing(
