@@ -182,7 +182,7 @@ def _shown(
             )
         pages = _in_both(entry, before, after, "catalogs:package")
         exports = _in_both(entry, before, after, "installs:export")
-        shown.append(LinkedEntry(entry, "" if pages else url, pages, exports))
+        shown.append(LinkedEntry(entry, url, pages, exports))
     return shown
 
 

@@ -345,7 +345,7 @@ def test_each_difference_is_on_a_line_of_its_own_with_short_digests(
             make_bundle(package=package, name=f"kept.v{version}", display_name=f"Kept {name}")
         modes = [f"{name.upper()}Namespace"]  # the outlines have no display names
         write_packages(catalog, {"kept": ["1.0.0", "1.1.0"]}, image=digest, install_modes=modes)
-    response = reader.get(COMPARE, {"from": "prod/a", "to": "prod/b"})
+    response = reader.get(COMPARE, {"from": "prod/a", "to": "prod/b", "package": "kept"})
     page = assert_page(response)
     names = "2 versions (kept.v1.0.0, kept.v1.1.0): Kept a in a, Kept b in b"
     assert names in page.text
@@ -517,9 +517,9 @@ def test_a_changed_package_can_be_exported_from_either_catalog(
         reader.get(COMPARE, {"from": "prod/redhat-operators", "to": "-/next", "show": "changed"})
     )
     assert (
-        "Export install manifests from moved from redhat-operators or moved from next" in page.text
+        "Export from moved from redhat-operators or moved from next" in page.text
     )
     assert "/software/prod/redhat-operators/moved/export" in page.links
     assert "/software/-/next/moved/export" in page.links
     revisions = {"from": "prod/redhat-operators@1", "to": "prod/redhat-operators@2"}
-    assert "Export install manifests" not in assert_page(reader.get(COMPARE, revisions)).text
+    assert "Export from" not in assert_page(reader.get(COMPARE, revisions)).text
