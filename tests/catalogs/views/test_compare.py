@@ -516,9 +516,7 @@ def test_a_changed_package_can_be_exported_from_either_catalog(
     page = assert_page(
         reader.get(COMPARE, {"from": "prod/redhat-operators", "to": "-/next", "show": "changed"})
     )
-    assert (
-        "Export from moved from redhat-operators or moved from next" in page.text
-    )
+    assert "Export from moved from redhat-operators or moved from next" in page.text
     assert "/software/prod/redhat-operators/moved/export" in page.links
     assert "/software/-/next/moved/export" in page.links
     revisions = {"from": "prod/redhat-operators@1", "to": "prod/redhat-operators@2"}
