@@ -14,7 +14,6 @@ import msgspec
 from django.db.models import F
 
 from catalogs.graph import GraphEntry
-from catalogs.graph.rules import MOST_EDGES
 from catalogs.models import (
     Bundle,
     BundleGVK,
@@ -45,21 +44,6 @@ class PackageGraph(NamedTuple):
 
     entries: Channels
     complete: bool
-
-
-class UpgradePath(NamedTuple):
-    """The upgrades that OLM v0 makes in the default channel of a package: the longest series of
-    them, as the versions of its bundles or the name of a bundle without a version. Empty without an
-    upgrade, and for a graph that OLM v0 refuses. `partial`: others of its versions have no path to
-    the head. `unknown` is the reason why the upgrades are not known."""
-
-    versions: tuple[str, ...] = ()
-    partial: bool = False
-    unknown: str = ""
-
-
-WITHOUT_GRAPH = "the PackageManifest API has no upgrade graph"
-TOO_LARGE = f"the default channel has more than {MOST_EDGES:,} upgrade edges"
 
 
 class _Property(msgspec.Struct):
@@ -104,9 +88,11 @@ def full_package(package: Package) -> Package:
     return full[0] if full else package
 
 
-def upgrade_paths(packages: Collection[int]) -> dict[int, UpgradePath]:
-    """Package key -> its upgrades; packages whose default channel has no entry are left out. Two
-    queries."""
+def longest_upgrade_paths(packages: Collection[int]) -> dict[int, list[str] | None]:
+    """Package key -> the longest series of upgrades that OLM v0 makes in the default channel: the
+    versions of its bundles, or the name of a bundle without a version; None for several bundles
+    without an upgrade graph (PackageManifest). Packages without an upgrade, or with a graph that
+    OLM v0 refuses, are left out. Two queries."""
     entries: dict[int, list[GraphEntry]] = defaultdict(list)
     of_default = ChannelEntry.objects.filter(
         channel__package__in=packages, channel__name=F("channel__package__default_channel")
@@ -123,25 +109,17 @@ def upgrade_paths(packages: Collection[int]) -> dict[int, UpgradePath]:
     rows = Bundle.objects.filter(package__in=entries).order_by()
     for package, *values in rows.values_list("package", "name", "version"):
         bundles[package].append(ResolverBundle(*values))
-    return {
-        package: UpgradePath(unknown=WITHOUT_GRAPH if len(of_package) > 1 else "")
-        if package in without_graph
-        else _upgrade_path(of_package, bundles[package])
-        for package, of_package in entries.items()
-    }
-
-
-def _upgrade_path(entries: Sequence[GraphEntry], bundles: list[ResolverBundle]) -> UpgradePath:
-    facts = ResolverPackage("", "default", {"default": list(entries)}, bundles)
-    analysis = analyse(facts, V0, "default")
-    if analysis.too_large:
-        return UpgradePath(unknown=TOO_LARGE)
-    names = longest_path(analysis)
-    if len(names) < 2:
-        return UpgradePath()
-    versions = {bundle.name: bundle.version for bundle in bundles}
-    path = tuple(versions.get(name) or name for name in names)
-    return UpgradePath(path, partial=bool(analysis.stranded))
+    paths: dict[int, list[str] | None] = {}
+    for package, of_package in entries.items():
+        if package in without_graph:
+            paths |= {package: None} if len(of_package) > 1 else {}
+            continue
+        facts = ResolverPackage("", "default", {"default": of_package}, bundles[package])
+        names = longest_path(analyse(facts, V0, "default"))
+        versions = {bundle.name: bundle.version for bundle in bundles[package]}
+        if len(names) > 1:
+            paths[package] = [versions.get(name) or name for name in names]
+    return paths
 
 
 def full_catalogs(catalog: Catalog) -> list[Catalog]:

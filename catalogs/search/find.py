@@ -16,19 +16,14 @@ from django.db.models import QuerySet
 from catalogs.install_methods import InstallMethod
 from catalogs.search.index import (
     COUNTED,
-    DIRECT,
     FACETS,
-    INTERMEDIATE,
     MANY,
     NO,
-    NO_UPGRADE,
     OF_PASSED,
     PACKAGE_FACETS,
-    PARTIAL,
     SEVERAL,
     SINGLE,
     SOME,
-    UNKNOWN_UPGRADE,
     YES,
     PackageGroup,
     Row,
@@ -53,7 +48,6 @@ ANSWERS = {
     "installable": tuple(f"{path}{mark}" for mark in ("", "-unknown") for path in InstallMethod),
     "catalogs": (SEVERAL, SINGLE),
     "versions": (MANY, "2", "1", "0"),
-    "upgrade_path": (DIRECT, INTERMEDIATE, PARTIAL, NO_UPGRADE, UNKNOWN_UPGRADE),
     "deprecated": (YES, SOME, NO),
     "installed": (YES, FAILED, NO),
 }

@@ -32,7 +32,6 @@ from catalogs.models import (
     distinct_catalogs,
     source_slugs,
 )
-from catalogs.resolve.stored import UpgradePath, upgrade_paths
 from catalogs.search.query import Vocabulary, pairs_of
 from catalogs.verdicts.read import TARGETS, MethodVerdict, over_targets
 from catalogs.verdicts.rules import Verdict
@@ -42,12 +41,6 @@ YES, NO = "yes", "no"
 SOME = "some"  # catalogs mark the package as deprecated, others don't
 SEVERAL, SINGLE = "several", "single"
 MANY = "3-or-more"
-# Upgrades of the default channel from older versions to its head: one step from each; over others
-# from some; none from some, or from any; not known.
-DIRECT, INTERMEDIATE, PARTIAL, NO_UPGRADE = "direct", "intermediate", "partial", "none"
-UNKNOWN_UPGRADE = "unknown"
-NO_PATH = UpgradePath()
-PATHS_AT_ONCE = 2000  # packages whose upgrade paths one query reads
 _VERSION = re.compile(r"[.-]?v?\d+\.\d+.*$", re.DOTALL)
 _COMPANY = {"inc", "llc", "ltd", "gmbh", "ag", "corp", "corporation", "limited", "co", "the", "by"}
 LEAST_COMMON = 0.2  # share of common words in two summaries of one package
@@ -106,7 +99,6 @@ class Row:
 
     id: int
     name: str
-    content_hash: str
     catalog_id: int
     catalog: str  # slug
     source: str  # slug that stands for all access methods of the catalog
@@ -132,7 +124,6 @@ class Row:
     search_text: SearchText
     updated: datetime | None  # the last recorded change of this package
     rank: tuple[bool, int, str, str]  # the lowest of a name wins: serving, priority, names
-    upgrade_path: UpgradePath = NO_PATH
     verdicts: tuple[MethodVerdict, ...] = ()  # on the bundle that each install method would choose
     values: tuple[tuple[str, ...], ...] = ()  # per facet of FACETS
 
@@ -149,17 +140,6 @@ def installable(row: Row) -> tuple[str, ...]:
     )
 
 
-def upgrade_values(row: Row) -> tuple[str, ...]:
-    """The values of the upgrades from older versions of the default channel to its head."""
-    path = row.upgrade_path
-    if path.unknown:
-        return (UNKNOWN_UPGRADE,)
-    if not path.versions:
-        return (NO_UPGRADE,)
-    over = (INTERMEDIATE,) if len(path.versions) > 2 else ()
-    return (*over, PARTIAL) if path.partial else over or (DIRECT,)
-
-
 FACETS: dict[str, Callable[[Row], tuple[str, ...]]] = {
     "installable": installable,
     "catalog": lambda row: (row.source,),
@@ -169,7 +149,6 @@ FACETS: dict[str, Callable[[Row], tuple[str, ...]]] = {
     "capability": lambda row: (row.capability,) if row.capability else (),
     "install_mode": lambda row: row.install_modes,
     "infrastructure_feature": lambda row: row.infrastructure_features,
-    "upgrade_path": upgrade_values,
     "keyword": lambda row: row.keywords,
     "provides": lambda row: row.provides + row.provided_before,
 }
@@ -396,39 +375,14 @@ def _read_index(
         rows[row.catalog_id].append(row)
     for stamp in with_new_verdicts:
         rows[stamp.pk] = [*parts[stamp.pk].rows]
-    read = [row for stamp in changed for row in rows[stamp.pk]]
-    paths = _upgrade_paths(read, before.parts.values() if before else ())
     for stamp in (*changed, *with_new_verdicts):
         parts[stamp.pk] = CatalogRows(
             (*stamp.content, sources[stamp.pk]),
             stamp.verdicts_changed_at,
-            tuple(
-                with_values(
-                    replace(
-                        row,
-                        verdicts=verdicts.get(row.id, ()),
-                        upgrade_path=paths.get(row.content_hash, row.upgrade_path),
-                    )
-                )
-                for row in rows[stamp.pk]
-            ),
+            tuple(with_verdicts(row, verdicts.get(row.id, ())) for row in rows[stamp.pk]),
         )
     empty = sum(not any(parts[row.pk].rows for row in entries) for entries in distinct)
     return index_of(parts, token, before, catalogs=len(distinct), empty_catalogs=empty)
-
-
-def _upgrade_paths(rows: Sequence[Row], before: Iterable[CatalogRows]) -> dict[str, UpgradePath]:
-    """Content hash of each row -> the upgrade path of its package. Packages of equal content have
-    the same, so only new content is read: two queries, none where all of it was indexed before."""
-    if not rows:
-        return {}
-    paths = {row.content_hash: row.upgrade_path for part in before for row in part.rows}
-    unread = {row.content_hash: row.id for row in rows if row.content_hash not in paths}
-    ids = list(unread.values())
-    by_id: dict[int, UpgradePath] = {}
-    for start in range(0, len(ids), PATHS_AT_ONCE):
-        by_id |= upgrade_paths(ids[start : start + PATHS_AT_ONCE])
-    return paths | {key: by_id.get(pk, NO_PATH) for key, pk in unread.items()}
 
 
 def _changes(catalogs: Iterable[int]) -> dict[tuple[int, str], datetime]:
@@ -490,7 +444,7 @@ def index_of(
     for name, members in changed.items():
         if members:
             of_name = tuple(sorted(members, key=attrgetter("rank")))
-            shown = _one_verdict(_with_graphs(of_name))
+            shown = _one_verdict(of_name)
             groups[name] = PackageGroup(shown, _union(shown), differences(of_name), of_name)
     return SearchIndex(
         token=token,
@@ -519,7 +473,7 @@ def _rows(
         return
     fields = (
         *_TEXTS,
-        *("id", "content_hash", "catalog_id", "icon_id", "categories", "keywords", "install_modes"),
+        *("id", "catalog_id", "icon_id", "categories", "keywords", "install_modes"),
         *("infrastructure_features", "deprecated", "channel_count", "bundle_count"),
         *("search__provides", "search__provided_before", "search__repositories"),
     )
@@ -543,25 +497,6 @@ def _shared(rows: Iterable[Row]) -> dict[object, object]:
     return same
 
 
-def _with_graphs(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """The rows with known upgrade paths, which a PackageManifest lacks: those of the ClusterCatalog
-    that serves the same catalog, if it has as many versions and the same head."""
-    if not any(row.upgrade_path.unknown for row in rows):
-        return rows
-    known = {
-        (row.cluster, row.catalog, row.head_bundle, row.bundle_count): row.upgrade_path
-        for row in rows
-        if not row.upgrade_path.unknown
-    }
-    return tuple(
-        with_values(replace(row, upgrade_path=known[key]))
-        if row.upgrade_path.unknown
-        and (key := (row.cluster, row.source, row.head_bundle, row.bundle_count)) in known
-        else row
-        for row in rows
-    )
-
-
 def _one_verdict(rows: tuple[Row, ...]) -> tuple[Row, ...]:
     """The rows without the unknown verdicts on install methods that install the package from
     another source: a package counts for one verdict of each method."""
@@ -583,8 +518,13 @@ def _one_verdict(rows: tuple[Row, ...]) -> tuple[Row, ...]:
     )
 
 
+def with_verdicts(row: Row, verdicts: tuple[MethodVerdict, ...]) -> Row:
+    """The row with these verdicts and its values of every facet, which every request reads."""
+    return with_values(replace(row, verdicts=verdicts))
+
+
 def with_values(row: Row) -> Row:
-    """The row with its values of every facet, which every request reads."""
+    """The row with its values of every facet."""
     return replace(row, values=tuple(values(row) for values in FACETS.values()))
 
 
@@ -617,7 +557,6 @@ def _row(
     return Row(
         **{name: text(name) for name in _TEXTS},
         id=int(str(values["id"])),
-        content_hash=text("content_hash"),
         catalog_id=catalog.pk,
         catalog=catalog.slug,
         source=source,

@@ -21,7 +21,6 @@ from catalogs.fbc.package_texts import (
     repository_of,
     words_of,
 )
-from catalogs.resolve.stored import UpgradePath
 from catalogs.search.find import ANSWERS, Filters, find_packages, find_rows
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.search.images import digest_of
@@ -405,18 +404,14 @@ def test_the_stem_of_a_bundle_is_its_name_without_the_version(bundle: str, stem:
 # -- facets, by brute force ------------------------------------------------------------------------
 
 
-PATHS = (
-    UpgradePath(), UpgradePath(("1", "2")), UpgradePath(("1", "2", "3"), partial=True),
-    UpgradePath(unknown="it has no graph"),
-)  # fmt: skip
 VALUES = st.lists(st.sampled_from("xyz"), max_size=3, unique=True).map(tuple)
 
 
 def make_row(number: int, name: str, catalog: str, draw: Any) -> Row:
     return with_values(
         Row(
-            id=number, name=name, content_hash=name, catalog_id=1, catalog=catalog,
-            source=catalog, cluster="-", display_name="",
+            id=number, name=name, catalog_id=1, catalog=catalog, source=catalog, cluster="-",
+            display_name="",
             summary="", provider=draw(st.sampled_from(["", "x", "y"])), default_channel="",
             head_bundle="", head_version="", icon="", categories=draw(VALUES),
             keywords=draw(VALUES), capability=draw(st.sampled_from(["", "x", "y"])),
@@ -425,7 +420,6 @@ def make_row(number: int, name: str, catalog: str, draw: Any) -> Row:
             bundle_count=draw(st.integers(0, 4)),
             provides=draw(VALUES), provided_before=(), repositories=(),
             search_text=SearchText(*[""] * 6), updated=None, rank=(False, 0, catalog, "-"),
-            upgrade_path=draw(st.sampled_from(PATHS)),
         )
     )  # fmt: skip
 
@@ -442,7 +436,7 @@ def catalogs(draw: Any) -> SearchIndex:
 CHOICES = st.dictionaries(
     st.sampled_from([*FACETS, *PACKAGE_FACETS, "installed"]),
     st.sets(
-        st.sampled_from(["x", "y", "r", "b", "-", YES, NO, "some", "single", "2", "direct"]),
+        st.sampled_from(["x", "y", "r", "b", "-", YES, NO, "some", "several", "single", "2"]),
         min_size=1,
         max_size=2,
     ),
