@@ -241,7 +241,7 @@ def short_digests(text: str) -> SafeString:
     if short == full:
         return SafeString(full)
     return format_html(
-        '{}<details><summary>Full digests</summary>{}</details>',
+        "{}<details><summary>Full digests</summary>{}</details>",
         SafeString(short),
         SafeString(full),
     )

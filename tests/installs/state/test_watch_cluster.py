@@ -14,6 +14,7 @@ from installs.state.full_sync import sync_cluster
 from installs.state.resources import decode
 from installs.state.watch import positions, session
 from installs.state.watch.session import End
+from installs.state.watch.threads import Jobs
 from installs.state.write import apply_changes
 from olmweb.clusters import client_for
 from olmweb.kube.errors import Unreachable
@@ -203,7 +204,7 @@ def test_a_job_reads_pods_only_where_something_does_not_run(
     """The thread of a job opens a connection to the database, on each cluster of a takeover."""
     started: list[str] = []
     monkeypatch.setattr(positions, "pods_are_needed", lambda _: needed)
-    monkeypatch.setattr(session.Jobs, "start", lambda _, name, work: started.append(name))
+    monkeypatch.setattr(Jobs, "start", lambda _, name, work: started.append(name))
     follow(synced, all_open)
     assert ("pods" in started) is needed
 
