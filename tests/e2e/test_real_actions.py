@@ -185,7 +185,7 @@ def test_install_approve_upgrade_approve_and_remove(new_page, olm: World) -> Non
     approve(page, olm, namespace, "crane.v1.0.0")
     expect(open_operator(page, namespace, "crane")).to_contain_text("version 1.0.0")
 
-    steps.choose_action(page, "Upgrade")
+    steps.choose_action(page, "Change channel or approval")
     page.get_by_label("Channel", exact=True).select_option("fast")
     review(page)
     expect(page.get_by_role("main")).to_contain_text("Upgrade path: crane.v1.0.0 to crane.v1.1.0.")
