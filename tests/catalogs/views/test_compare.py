@@ -363,10 +363,10 @@ def test_differences_of_single_versions_are_a_list() -> None:
             PackageChange("images changed", "p", f"p.v{number}", f"a:{number}", f"b:{number}")
             for number in range(2)
         ],
-        Sides("one", "two"),
+        Sides("east", "west"),
     )
     assert [line.listed for line in lines] == [True]
-    assert lines[0].items == ["p.v0: a:0 in one, b:0 in two", "p.v1: a:1 in one, b:1 in two"]
+    assert lines[0].items == ["p.v0: a:0 in east, b:0 in west", "p.v1: a:1 in east, b:1 in west"]
     (line,) = text.lines(
         [PackageChange("channel head moved", "p", "stable", "p.v1")], Sides("a", "b")
     )
