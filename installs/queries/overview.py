@@ -579,7 +579,8 @@ def _read_kinds(ids: Collection[int]) -> dict[int, KindStates]:
     """One query. The number of objects and the time of the pass are left out: the revision of a
     cluster does not cover them."""
     rows = Cluster.objects.filter(pk__in=ids).order_by().values_list("pk", "kinds")
-    return {
+    states: dict[int, KindStates] = {pk: {} for pk in ids}  # a row may be gone since
+    return states | {
         pk: {
             kind: {key: text(status, key) for key in ("state", "version", "error")}
             for kind, status in sorted(kinds.items())

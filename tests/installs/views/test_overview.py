@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from installs.models import InstallRequest, Operator, Transition
-from installs.queries.overview import HealthCounts, arcs_of
+from installs.queries.overview import HealthCounts, arcs_of, kinds_of
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.worlds.html import assert_fragment, assert_page
@@ -424,6 +424,13 @@ def test_it_costs_the_same_for_one_cluster_and_for_many(
 
 
 @pytest.mark.revisions
+def test_a_cluster_that_is_gone_since_has_no_kinds() -> None:
+    cluster = make_cluster(name="gone")
+    pk = cluster.pk
+    Cluster.objects.filter(pk=pk).delete()
+    assert kinds_of([cluster]) == {pk: {}}
+
+
 def test_after_a_change_it_reads_no_operators_to_approve_twice(
     reader: Client, django_assert_max_num_queries: Any
 ) -> None:
