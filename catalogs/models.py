@@ -350,6 +350,9 @@ class PackageSearch(models.Model):
     provides = models.JSONField(default=list)  # GROUP/KIND of the head bundle
     provided_before = models.JSONField(default=list)  # GROUP/KIND of other bundles only
     repositories = models.JSONField(default=list)  # of bundle images and related images
+    # Versions of the longest series of upgrades that OLM v0 makes in the default channel, from the
+    # listed edges; null if not known.
+    upgrade_path = models.JSONField(null=True)
 
     class Meta:
         verbose_name_plural = "package searches"

@@ -132,7 +132,12 @@ def make_package(
         links=list(links),
         maintainers=list(maintainers),
     )
-    make_search(package=package, bundles=bundles or {})
+    listed = channels.get(default_channel, ())
+    make_search(
+        package=package,
+        bundles=bundles or {},
+        upgrade_path=list(listed) if len(listed) > 1 else [],
+    )
     for version in versions:
         make_bundle(package=package, version=version, **dict((bundles or {}).get(version, {})))
     for channel, listed in channels.items():
@@ -149,8 +154,13 @@ def make_package(
     return package
 
 
-def make_search(*, package: Package, bundles: Mapping[str, Mapping[str, Any]]) -> PackageSearch:
-    """What the package is found by; `bundles` as for `make_package`."""
+def make_search(
+    *,
+    package: Package,
+    bundles: Mapping[str, Mapping[str, Any]],
+    upgrade_path: list[str] | None = None,
+) -> PackageSearch:
+    """The search terms of the package; `bundles` as for `make_package`."""
     kinds = {
         version: {f"{group}/{kind}" for group, _, kind in values.get("provides", ())}
         for version, values in bundles.items()
@@ -173,6 +183,7 @@ def make_search(*, package: Package, bundles: Mapping[str, Mapping[str, Any]]) -
         provides=sorted(now),
         provided_before=sorted(set().union(*kinds.values()) - now),
         repositories=sorted(map(repository_of, images)),
+        upgrade_path=upgrade_path,
     )
 
 

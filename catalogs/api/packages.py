@@ -33,7 +33,7 @@ from catalogs.models import Channel, Package, PackageText, Prediction, Predictio
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.stored import facts_of, full_package
 from catalogs.search.find import ANSWERS, NOT_INSTALLED
-from catalogs.search.index import catalog_stamps, current_index
+from catalogs.search.index import MANY, catalog_stamps, current_index, upgrades
 from catalogs.search.matching import find_hits
 from catalogs.search.query import parse_query
 from catalogs.verdicts.catalog_health import HealthNotes, notes_on
@@ -114,6 +114,17 @@ class PackageParameters(ListParameters):
         "Deprecated as a whole."
     )
     installed: list[bool] | None = values("Installed on the catalog's cluster.")
+    catalogs: list[Annotated[str, OneOf(ANSWERS["catalogs"])]] | None = values(
+        "Whether one catalog has a package of this name or several; copies of a catalog on other "
+        "clusters count as one."
+    )
+    versions: list[Annotated[str, OneOf(ANSWERS["versions"])]] | None = values(
+        "Number of its versions."
+    )
+    upgrade_path: list[Annotated[str, OneOf(ANSWERS["upgrade_path"])]] | None = values(
+        "Upgrades by OLM v0 in its default channel: direct from every version that has any, over "
+        "intermediate versions from some, none, or unknown."
+    )
 
     def filter_cluster(self, clusters: Values) -> Q:
         return on_clusters(clusters, "catalog__")
@@ -144,6 +155,33 @@ class PackageParameters(ListParameters):
 
     def filter_installed(self, answers: list[bool] | None) -> Q:
         return any_of(answers, lambda wanted: _installed() if wanted else ~_installed())
+
+    def filter_catalogs(self, answers: Values) -> Q:
+        return any_of(answers, _in_catalogs)
+
+    def filter_versions(self, answers: Values) -> Q:
+        return any_of(answers, _with_versions)
+
+    def filter_upgrade_path(self, answers: Values) -> Q:
+        return any_of(answers, _upgraded)
+
+
+def _in_catalogs(number: str) -> Q:
+    """Packages of the names that so many catalogs have."""
+    groups = current_index(catalog_stamps()).groups
+    names = [group.rows[0].name for group in groups if group.package_values["catalogs"] == number]
+    return Q(name__in=names)
+
+
+def _with_versions(number: str) -> Q:
+    return Q(bundle_count__gt=2) if number == MANY else Q(bundle_count=int(number))
+
+
+def _upgraded(value: str) -> Q:
+    """Packages with this value of the facet of upgrade paths."""
+    groups = current_index(catalog_stamps()).groups
+    rows = ((row, (row, *group.rows)) for group in groups for row in group.rows)
+    return Q(pk__in=[row.id for row, first in rows if upgrades(first) == value])
 
 
 def _matching(query: str) -> Q:

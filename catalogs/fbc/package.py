@@ -23,7 +23,7 @@ from catalogs.fbc.bundle import (
 from catalogs.fbc.lint import BundleSummary, PackageFaults
 from catalogs.fbc.package_texts import Texts, read_texts
 
-DERIVATION = 3
+DERIVATION = 4
 
 
 class ParsedChannel(NamedTuple):

@@ -20,12 +20,13 @@ from catalogs.graph.rules import (
     version_of,
 )
 from catalogs.resolve import v1
-from catalogs.resolve.facts import ResolverPackage, listed
+from catalogs.resolve.facts import ResolverBundle, ResolverPackage, listed
 from catalogs.semver import Version, VersionRelease, read_version
 
 V0, V1 = "v0", "v1"
 SEMANTICS = (V0, V1)
 SAME_VERSION = "same version"
+CHANNEL = "channel"  # a name for a channel whose name does not matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,20 @@ def longest_path(analysis: Analysis) -> list[str]:
         path[name] = None
         name = steps.get(name, "")
     return list(path)
+
+
+def upgrade_path(
+    entries: Sequence[GraphEntry], bundles: Sequence[ResolverBundle]
+) -> list[str] | None:
+    """The longest series of upgrades that OLM v0 makes in a channel with these entries: the
+    versions of its bundles, or the name of a bundle without a version. Empty without an upgrade,
+    and for a channel that OLM v0 refuses; None for a graph that is too large."""
+    analysis = analyse(ResolverPackage("", "", {CHANNEL: entries}, bundles), V0, CHANNEL)
+    if analysis.too_large:
+        return None
+    names = longest_path(analysis)
+    versions = {bundle.name: bundle.version for bundle in bundles}
+    return [versions.get(name) or name for name in names] if len(names) > 1 else []
 
 
 def explain_missing_route(analysis: Analysis, facts: ResolverPackage, route: Route) -> list[str]:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from django.db.models import F
 
 from catalogs.graph import GraphEntry
 from catalogs.models import (
@@ -19,11 +18,9 @@ from catalogs.models import (
     BundleGVK,
     Catalog,
     Channel,
-    ChannelEntry,
     Package,
     distinct_catalogs,
 )
-from catalogs.resolve.analysis import V0, analyse, longest_path
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blob
@@ -86,40 +83,6 @@ def full_package(package: Package) -> Package:
         return package
     full = _in_full_catalog([package], _read_channels([package.pk])).get(package.pk)
     return full[0] if full else package
-
-
-def longest_upgrade_paths(packages: Collection[int]) -> dict[int, list[str] | None]:
-    """Package key -> the longest series of upgrades that OLM v0 makes in the default channel: the
-    versions of its bundles, or the name of a bundle without a version; None for several bundles
-    without an upgrade graph (PackageManifest). Packages without an upgrade, or with a graph that
-    OLM v0 refuses, are left out. Two queries."""
-    entries: dict[int, list[GraphEntry]] = defaultdict(list)
-    of_default = ChannelEntry.objects.filter(
-        channel__package__in=packages, channel__name=F("channel__package__default_channel")
-    )
-    fields = ("channel__package", "channel__package__catalog__access_method", *_ENTRY_FIELDS)
-    without_graph = set()
-    for package, access_method, *values in of_default.order_by("channel", "ordinal").values_list(
-        *fields
-    ):
-        entries[package].append(_entry(*values))
-        if access_method == PACKAGE_MANIFEST:
-            without_graph.add(package)
-    bundles: dict[int, list[ResolverBundle]] = defaultdict(list)
-    rows = Bundle.objects.filter(package__in=entries).order_by()
-    for package, *values in rows.values_list("package", "name", "version"):
-        bundles[package].append(ResolverBundle(*values))
-    paths: dict[int, list[str] | None] = {}
-    for package, of_package in entries.items():
-        if package in without_graph:
-            paths |= {package: None} if len(of_package) > 1 else {}
-            continue
-        facts = ResolverPackage("", "default", {"default": of_package}, bundles[package])
-        names = longest_path(analyse(facts, V0, "default"))
-        versions = {bundle.name: bundle.version for bundle in bundles[package]}
-        if len(names) > 1:
-            paths[package] = [versions.get(name) or name for name in names]
-    return paths
 
 
 def full_catalogs(catalog: Catalog) -> list[Catalog]:

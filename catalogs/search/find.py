@@ -16,14 +16,18 @@ from django.db.models import QuerySet
 from catalogs.install_methods import InstallMethod
 from catalogs.search.index import (
     COUNTED,
+    DIRECT,
     FACETS,
+    INTERMEDIATE,
     MANY,
     NO,
+    NO_UPGRADE,
     OF_PASSED,
     PACKAGE_FACETS,
     SEVERAL,
     SINGLE,
     SOME,
+    UNKNOWN_UPGRADE,
     YES,
     PackageGroup,
     Row,
@@ -48,6 +52,7 @@ ANSWERS = {
     "installable": tuple(f"{path}{mark}" for mark in ("", "-unknown") for path in InstallMethod),
     "catalogs": (SEVERAL, SINGLE),
     "versions": (MANY, "2", "1", "0"),
+    "upgrade_path": (DIRECT, INTERMEDIATE, NO_UPGRADE, UNKNOWN_UPGRADE),
     "deprecated": (YES, SOME, NO),
     "installed": (YES, FAILED, NO),
 }
@@ -205,7 +210,7 @@ def find_packages(
     of_packages[INSTALLED].update(dict.fromkeys(ANSWERS[INSTALLED], 0))
     matches = []
     for group in index.groups:
-        varies = not group.varying.isdisjoint(wanted)
+        varies = bool(wanted) and not group.varying.isdisjoint(wanted)
         passed, near = _sift(group, scores, active, every=varies)
         if not (passed or near):
             continue

@@ -33,6 +33,7 @@ from catalogs.models import (
     source_slugs,
 )
 from catalogs.search.query import Vocabulary, pairs_of
+from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.verdicts.read import TARGETS, MethodVerdict, over_targets
 from catalogs.verdicts.rules import Verdict
 from olmweb.models import LOCAL
@@ -41,6 +42,9 @@ YES, NO = "yes", "no"
 SOME = "some"  # catalogs mark the package as deprecated, others don't
 SEVERAL, SINGLE = "several", "single"
 MANY = "3-or-more"
+# Upgrades by OLM v0 in the default channel: one step from each version that has any, over
+# intermediate versions from some, not from any, not known.
+DIRECT, INTERMEDIATE, NO_UPGRADE, UNKNOWN_UPGRADE = "direct", "intermediate", "none", "unknown"
 _VERSION = re.compile(r"[.-]?v?\d+\.\d+.*$", re.DOTALL)
 _COMPANY = {"inc", "llc", "ltd", "gmbh", "ag", "corp", "corporation", "limited", "co", "the", "by"}
 LEAST_COMMON = 0.2  # share of common words in two summaries of one package
@@ -61,6 +65,7 @@ class CatalogStamp(NamedTuple):
     source_kind: str
     priority: int
     state: str
+    access_method: str
     cluster_id: int | None
     cluster: str  # name, `-` when none
     cluster_revision: int | None
@@ -121,6 +126,8 @@ class Row:
     provides: tuple[str, ...]  # GROUP/KIND of the head bundle
     provided_before: tuple[str, ...]  # GROUP/KIND of other bundles only
     repositories: tuple[str, ...]  # of all images of all bundles
+    # Versions of the longest series of upgrades in the default channel; None if not known.
+    upgrade_path: tuple[str, ...] | None
     search_text: SearchText
     updated: datetime | None  # the last recorded change of this package
     rank: tuple[bool, int, str, str]  # the lowest of a name wins: serving, priority, names
@@ -166,6 +173,32 @@ def _versions(row: Row) -> str:
     return MANY if row.bundle_count > 2 else str(row.bundle_count)
 
 
+def full_path(rows: Sequence[Row]) -> tuple[str, ...] | None:
+    """The upgrade path of the first row. The PackageManifest API has no upgrade graph: it is that
+    of the ClusterCatalog that serves the same catalog, if that is among the rows and has as many
+    versions and the same head."""
+    first = rows[0]
+    if first.upgrade_path is not None:
+        return first.upgrade_path
+    same = (first.cluster, first.source, first.source, first.head_bundle, first.bundle_count)
+    return next(
+        (
+            row.upgrade_path
+            for row in rows
+            if (row.cluster, row.source, row.catalog, row.head_bundle, row.bundle_count) == same
+        ),
+        None,
+    )
+
+
+def upgrades(rows: Sequence[Row]) -> str:
+    """The upgrades of the first row, as `full_path` reads them."""
+    path = full_path(rows)
+    if path is None:
+        return UNKNOWN_UPGRADE
+    return INTERMEDIATE if len(path) > 2 else DIRECT if path else NO_UPGRADE
+
+
 # Each package has one value of each: of all rows of its name, or of those that pass the facets of
 # rows, of which the first, with the best rank, is shown.
 OF_NAME: dict[str, Callable[[Sequence[Row]], str]] = {
@@ -173,6 +206,7 @@ OF_NAME: dict[str, Callable[[Sequence[Row]], str]] = {
 }
 OF_PASSED: dict[str, Callable[[Sequence[Row]], str]] = {
     "versions": lambda rows: _versions(rows[0]),
+    "upgrade_path": upgrades,
     "deprecated": _is_deprecated,
 }
 PACKAGE_FACETS = OF_NAME | OF_PASSED
@@ -205,7 +239,7 @@ class PackageGroup:
 
     def package_values_of(self, passed: Sequence[Row]) -> Mapping[str, str]:
         """The value of each of PACKAGE_FACETS if these rows pass."""
-        if not self.varying or len(passed) == len(self.rows):
+        if len(passed) == len(self.rows) or not self.varying:
             return self.package_values
         return {**self.package_values, **{name: OF_PASSED[name](passed) for name in self.varying}}
 
@@ -334,7 +368,7 @@ def _stamped() -> QuerySet[Catalog, tuple[Any, ...]]:
     )
     return rows.values_list(
         *("pk", "revision", "content_hash", "changed", "judged"),
-        *("slug", "name", "namespace", "source_kind", "priority", "state"),
+        *("slug", "name", "namespace", "source_kind", "priority", "state", "access_method"),
         *("cluster_id", "of_cluster", "cluster__revision"),
     )
 
@@ -476,6 +510,7 @@ def _rows(
         *("id", "catalog_id", "icon_id", "categories", "keywords", "install_modes"),
         *("infrastructure_features", "deprecated", "channel_count", "bundle_count"),
         *("search__provides", "search__provided_before", "search__repositories"),
+        "search__upgrade_path",
     )
     stamps = {stamp.pk: stamp for stamp in catalogs}
     changed, same = _changes(stamps), _shared(unchanged)
@@ -548,6 +583,10 @@ def _row(
 
     keywords, categories = texts("keywords"), texts("categories")
     provides = texts("search__provides")
+    path = values["search__upgrade_path"]
+    # An API's list of several versions has no edges, which is no path of its own.
+    several = int(str(values["bundle_count"])) > 1
+    without_graph = path is None or (several and catalog.access_method == PACKAGE_MANIFEST)
     name, title, provider = text("name"), text("display_name"), text("provider")
     searched = (name, title, keywords, provides, provider, categories)  # as in _SEARCHED
     if searched not in same:
@@ -572,6 +611,7 @@ def _row(
         provides=provides,
         provided_before=texts("search__provided_before"),
         repositories=texts("search__repositories"),
+        upgrade_path=None if without_graph else tuple(map(intern, path)),
         search_text=same[searched],  # type: ignore[arg-type]
         updated=updated,
         rank=(catalog.disabled, -catalog.priority, catalog.slug, catalog.cluster),

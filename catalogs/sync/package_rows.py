@@ -19,6 +19,8 @@ from catalogs.fbc.package import PackageReader, ParsedChannel
 from catalogs.fbc.package_texts import SearchTerms
 from catalogs.fbc.positions import Positions
 from catalogs.fbc.split import BlobAt, PackageIndex, read_blob
+from catalogs.resolve.analysis import upgrade_path
+from catalogs.resolve.facts import ResolverBundle
 from catalogs.revisions.outline import BundleOutline, Encoded, bundle_outline, encode, outline_of
 from catalogs.storage.packs import Packer, PackSink
 
@@ -55,6 +57,7 @@ class PackageSearchRow(NamedTuple):
     provides: str
     provided_before: str
     repositories: str
+    upgrade_path: str
 
 
 class IconRow(NamedTuple):
@@ -272,6 +275,7 @@ class _PackageBuilder:
             provides=as_json(self._terms.provided_by(head)),
             provided_before=as_json(self._terms.provided_only_by_others(head)),
             repositories=as_json(self._terms.repositories()),
+            upgrade_path=as_json(_upgrade_path(channels, self._bundles)),
         )
         deprecations = reader.channel_deprecations
         rows.channels = [
@@ -288,6 +292,16 @@ def _bundle_row(
     values = (as_json(value) if isinstance(value, list) else value for value in columns)
     first = (ordinal, sha256, deprecation is not None, deprecation or "")
     return BundleColumns._make((*first, *values))
+
+
+def _upgrade_path(
+    channels: Sequence[ParsedChannel], bundles: Sequence[BundleRows]
+) -> list[str] | None:
+    """That of the default channel, as in `PackageSearch`."""
+    entries = next((channel.entries for channel in channels if channel.is_default), [])
+    return upgrade_path(
+        entries, [ResolverBundle(bundle.row.name, bundle.row.version) for bundle in bundles]
+    )
 
 
 def _channel_rows(channel: ParsedChannel, deprecation: str | None) -> ChannelRows:

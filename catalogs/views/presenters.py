@@ -1,7 +1,7 @@
 """Presents catalogs and packages: URLs, cards, facets, page slices, verdict labels, states."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
@@ -17,7 +17,6 @@ from catalogs.fbc.package_texts import fold
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, CatalogInspection, Package
 from catalogs.queries import other_catalog, sync_error
-from catalogs.resolve.stored import longest_upgrade_paths
 from catalogs.search.find import (
     ANSWERS,
     FAILED,
@@ -29,15 +28,20 @@ from catalogs.search.find import (
 )
 from catalogs.search.highlight import has_word, mark, snippet
 from catalogs.search.index import (
+    DIRECT,
+    INTERMEDIATE,
     MANY,
     NO,
+    NO_UPGRADE,
     SEVERAL,
     SINGLE,
     SOME,
     UNCOUNTED,
+    UNKNOWN_UPGRADE,
     YES,
     CatalogStamp,
     Row,
+    full_path,
 )
 from catalogs.search.matching import Hits, descriptions_of, unplaced_words
 from catalogs.search.query import SearchQuery
@@ -49,7 +53,6 @@ from catalogs.views.forms import FILTER_NAMES
 from olmweb.models import LOCAL
 from olmweb.web.addresses import address
 from olmweb.web.preferences import CLEARED
-from olmweb.web.revisions import PerRevision
 
 FACET_FIRST = 8  # values of a facet in sight, the others are folded
 FACET_MOST = 100  # values of a facet at all, the most frequent; a search finds the others
@@ -59,6 +62,7 @@ TITLES = {
     "catalog": "Source",
     "catalogs": "Number of catalogs",
     "versions": "Number of versions",
+    "upgrade_path": "Upgrade path",
     "cluster": "Cluster",
     "category": "Category",
     "provider": "Provider",
@@ -87,6 +91,8 @@ CAPABILITIES = (
 WORDS = {
     **{YES: "Yes", SOME: "In some catalogs", FAILED: "Failed or blocked", NO: "No"},
     **{SEVERAL: "Several", SINGLE: "One", MANY: "3 or more", "-": "No cluster"},
+    **{DIRECT: "Direct to newest version", INTERMEDIATE: "Over intermediate versions"},
+    **{NO_UPGRADE: "No upgrade", UNKNOWN_UPGRADE: "Not known"},
 } | {
     f"{path}{mark}": f"{path}{word}"
     for path in InstallMethod
@@ -188,8 +194,11 @@ class Card:
     why: Sequence[SafeString] = ()
     differs: Sequence[str] = ()
     other_images: bool = False  # of bundles with the same name, if the sources differ
-    # Versions of the longest path of the default channel; None for an unknown upgrade graph.
-    upgrade_path: Sequence[str] | None = ()
+
+    @property
+    def upgrade_path(self) -> Sequence[str] | None:
+        """Versions of the longest path of the default channel; None if not known."""
+        return full_path((self.row, *self.sources))
 
     @property
     def upgrade_steps(self) -> int:
@@ -198,9 +207,10 @@ class Card:
     @property
     def upgrade_path_words(self) -> str:
         """The versions of a path over others: `0.6.1 → 1.0.0 → 1.1.0`; empty for a single step."""
-        if self.upgrade_path is None or self.upgrade_steps < 2:
+        path = self.upgrade_path or ()
+        if len(path) < 3:
             return ""
-        first, *over, last = self.upgrade_path
+        first, *over, last = path
         return f"{first} → {over[0] if len(over) == 1 else f'{len(over)} more'} → {last}"
 
     @property
@@ -312,12 +322,9 @@ def cards(
     hits: Hits | None,
     installed: Mapping[str, Mapping[OperatorState, Sequence[str]]],
     stamps: Iterable[CatalogStamp],
-    *,
-    paths: bool = False,
 ) -> list[Card]:
-    """The cards of a page; at most one query, for descriptions that contain a search word, and two
-    for their upgrade `paths` if a catalog changed. `installed` is that of installed_states,
-    `stamps` are all catalogs."""
+    """The cards of a page; at most one query, for descriptions that contain a search word.
+    `installed` is that of installed_states, `stamps` are all catalogs."""
     catalogs = {stamp.pk: stamp for stamp in stamps}
     read_as = hits.read_as if hits else {}
     words = (*query.words, *(near for names in read_as.values() for near in names))
@@ -332,8 +339,6 @@ def cards(
     }
     texts = descriptions_of([key for key, unseen in sought.items() if unseen])
     other_images = _with_other_images(match for match in matches if match.differs)
-    graphs = {match.row.id: _row_with_graph(match) for match in matches} if paths else {}
-    upgrade_paths = _upgrade_paths(graphs.values(), catalogs) if paths else {}
     shown_cards = []
     for match in matches:
         row = match.row
@@ -354,50 +359,9 @@ def cards(
                 why=[*why, passage] if passage else why,
                 differs=match.differs,
                 other_images=row.name in other_images,
-                upgrade_path=upgrade_paths[graphs[row.id].id] if paths else (),
             )
         )
     return shown_cards
-
-
-def _no_paths(catalogs: Collection[int]) -> dict[int, dict[int, Sequence[str] | None]]:
-    return {catalog: {} for catalog in catalogs}
-
-
-# Catalog -> the paths of those of its packages that were shown, to which each page adds. A page of
-# packages with hundreds of versions would compute them for tens of milliseconds.
-_UPGRADE_PATHS = PerRevision(_no_paths)
-
-
-def _upgrade_paths(
-    rows: Iterable[Row], catalogs: Mapping[int, CatalogStamp]
-) -> dict[int, Sequence[str] | None]:
-    """Package key -> its longest upgrade path, None for an unknown upgrade graph. `catalogs` are
-    all catalogs; two queries for packages that were not shown at the revision of their catalog."""
-    _UPGRADE_PATHS.retain(catalogs)
-    catalog_of = {row.id: row.catalog_id for row in rows}
-    stored = _UPGRADE_PATHS.of(catalogs[pk] for pk in set(catalog_of.values()))
-    unread = [pk for pk, catalog in catalog_of.items() if pk not in stored[catalog]]
-    paths = longest_upgrade_paths(unread) if unread else {}
-    for pk in unread:
-        stored[catalog_of[pk]][pk] = paths.get(pk, ())
-    return {pk: stored[catalog][pk] for pk, catalog in catalog_of.items()}
-
-
-def _row_with_graph(match: PackageMatch) -> Row:
-    """The row with the upgrade graph of the shown one, which a PackageManifest lacks: that of the
-    ClusterCatalog that serves the same catalog, if it has as many versions and the same head."""
-    row = match.row
-    same = (row.cluster, row.source, row.source, row.head_bundle, row.bundle_count)
-    return next(
-        (
-            other
-            for other in match.sources
-            if (other.cluster, other.source, other.catalog, other.head_bundle, other.bundle_count)
-            == same
-        ),
-        row,
-    )
 
 
 def _with_other_images(matches: Iterable[PackageMatch]) -> set[str]:
@@ -468,7 +432,7 @@ def facets(result: Result, filters: Filters, params: QueryDict) -> list[Software
             continue
         shown = [
             FacetValue(
-                label=WORDS.get(value, value),
+                label=_label(name, value),
                 count=counts.get(value, 0),
                 chosen=value in chosen,
                 url=_toggled(pairs, query, name, value),
@@ -486,11 +450,16 @@ def facets(result: Result, filters: Filters, params: QueryDict) -> list[Software
     return shown_facets
 
 
+def _label(facet: str, value: str) -> str:
+    """The words of a value; those of catalogs, such as keywords, are shown as they are."""
+    return WORDS.get(value, value) if facet in ANSWERS or facet == "cluster" else value
+
+
 def chosen_labels(filters: Filters, params: QueryDict) -> list[Label]:
     pairs = filter_pairs(params)
     query = urlencode(pairs)
     labels = [
-        Label(TITLES[name], WORDS.get(value, value), _toggled(pairs, query, name, value))
+        Label(TITLES[name], _label(name, value), _toggled(pairs, query, name, value))
         for name, values in filters.chosen.items()
         for value in sorted(values)
     ]

@@ -57,7 +57,6 @@ def software(request: HttpRequest) -> HttpResponse:
             hits,
             installed_states(clusters(request), [match.row.name for match in page]),
             stamps,
-            paths=values["view"] == "table",
         ),
         "read_as": presenters.read_as(hits),
         "kind": kind_named(index, query),

@@ -404,14 +404,15 @@ def test_the_stem_of_a_bundle_is_its_name_without_the_version(bundle: str, stem:
 # -- facets, by brute force ------------------------------------------------------------------------
 
 
+PATHS = ((), ("1", "2"), ("1", "2", "3"), None)
 VALUES = st.lists(st.sampled_from("xyz"), max_size=3, unique=True).map(tuple)
 
 
 def make_row(number: int, name: str, catalog: str, draw: Any) -> Row:
     return with_values(
         Row(
-            id=number, name=name, catalog_id=1, catalog=catalog, source=catalog, cluster="-",
-            display_name="",
+            id=number, name=name, catalog_id=1, catalog=catalog,
+            source=catalog, cluster="-", display_name="",
             summary="", provider=draw(st.sampled_from(["", "x", "y"])), default_channel="",
             head_bundle="", head_version="", icon="", categories=draw(VALUES),
             keywords=draw(VALUES), capability=draw(st.sampled_from(["", "x", "y"])),
@@ -420,6 +421,7 @@ def make_row(number: int, name: str, catalog: str, draw: Any) -> Row:
             bundle_count=draw(st.integers(0, 4)),
             provides=draw(VALUES), provided_before=(), repositories=(),
             search_text=SearchText(*[""] * 6), updated=None, rank=(False, 0, catalog, "-"),
+            upgrade_path=draw(st.sampled_from(PATHS)),
         )
     )  # fmt: skip
 
@@ -436,7 +438,7 @@ def catalogs(draw: Any) -> SearchIndex:
 CHOICES = st.dictionaries(
     st.sampled_from([*FACETS, *PACKAGE_FACETS, "installed"]),
     st.sets(
-        st.sampled_from(["x", "y", "r", "b", "-", YES, NO, "some", "several", "single", "2"]),
+        st.sampled_from(["x", "y", "r", "b", "-", YES, NO, "some", "single", "2", "direct"]),
         min_size=1,
         max_size=2,
     ),

@@ -46,6 +46,21 @@ def test_words_come_change_and_go_with_their_package(folder: Path) -> None:
     assert not PackageSearch.objects.exists()
 
 
+@pytest.mark.django_db
+def test_the_upgrade_path_is_the_longest_of_the_default_channel(folder: Path) -> None:
+    versions = ["1.0.0", "1.1.0", "1.2.0"]
+    steps, ranged, single = (fbc.package(name, versions) for name in ("steps", "ranged", "single"))
+    ranged[1]["entries"][2]["skipRange"] = "<1.2.0"
+    single[1]["entries"] = [{"name": "single.v1.2.0"}]
+    others = fbc.channel_blob("single", "all", [{"name": f"single.v{v}"} for v in versions])
+    sync_catalog(make(folder, [*steps, *ranged, *single, others]))
+    assert dict(PackageSearch.objects.values_list("package__name", "upgrade_path")) == {
+        "steps": versions,
+        "ranged": ["1.1.0", "1.2.0"],
+        "single": [],
+    }
+
+
 @pytest.mark.django_db(transaction=True)
 def test_the_migration_goes_back_and_forth_with_rows_there() -> None:
     latest = MigrationExecutor(connection).loader.graph.leaf_nodes()

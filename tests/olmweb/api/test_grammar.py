@@ -36,7 +36,7 @@ PERSONAL = f"{ROOT}crd-checks/{{cluster}}/{{kind}}/{{namespace}}/{{name}}/{{bund
 OTHER_FILTERS = {
     "since", "until", "q", "sort", "after", "problem", "next_catalog", "from", "to", "channel",
     "provides", "image", "category", "keyword", "install_mode", "infrastructure_feature",
-    "installable",
+    "installable", "catalogs", "versions", "upgrade_path",
 }  # fmt: skip
 SINGLE = {"since", "until", "sort", "after", "from", "to", "next_catalog"}
 GIVEN_ONCE = {("readiness", "q"), ("migrations", "q"), ("compare", "package")}  # as documented
