@@ -583,10 +583,11 @@ def _row(
 
     keywords, categories = texts("keywords"), texts("categories")
     provides = texts("search__provides")
-    path = values["search__upgrade_path"]
-    # An API's list of several versions has no edges, which is no path of its own.
+    # An API's list of several versions has no edges.
     several = int(str(values["bundle_count"])) > 1
-    without_graph = path is None or (several and catalog.access_method == PACKAGE_MANIFEST)
+    without_graph = values["search__upgrade_path"] is None or (
+        several and catalog.access_method == PACKAGE_MANIFEST
+    )
     name, title, provider = text("name"), text("display_name"), text("provider")
     searched = (name, title, keywords, provides, provider, categories)  # as in _SEARCHED
     if searched not in same:
@@ -611,7 +612,7 @@ def _row(
         provides=provides,
         provided_before=texts("search__provided_before"),
         repositories=texts("search__repositories"),
-        upgrade_path=None if without_graph else tuple(map(intern, path)),
+        upgrade_path=None if without_graph else texts("search__upgrade_path"),
         search_text=same[searched],  # type: ignore[arg-type]
         updated=updated,
         rank=(catalog.disabled, -catalog.priority, catalog.slug, catalog.cluster),
