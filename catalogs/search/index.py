@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from django.db.models import F, Max, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Coalesce
 
-from catalogs.fbc.package_texts import words_of
+from catalogs.fbc.package_texts import fold, words_of
 from catalogs.install_methods import InstallMethod
 from catalogs.models import (
     Catalog,
@@ -322,6 +322,12 @@ class SearchIndex:
     def provided_before(self) -> Mapping[str, Sequence[int]]:
         """By GROUP/KIND that other bundles provide."""
         return self._ids(lambda row: row.provided_before)
+
+    @cached_property
+    def kinds_by_word(self) -> Mapping[str, str]:
+        """Folded name of a kind -> the kind as a package spells it, of several the first."""
+        kinds = {name.rpartition("/")[2] for name in (*self.providing, *self.provided_before)}
+        return {fold(kind): kind for kind in sorted(kinds, reverse=True)}
 
     @cached_property
     def using(self) -> Mapping[str, Sequence[int]]:

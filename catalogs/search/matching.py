@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from django.db import connection
 
-from catalogs.fbc.package_texts import fold, plain_text
+from catalogs.fbc.package_texts import plain_text
 from catalogs.models import Bundle, PackageText
 from catalogs.search import images
 from catalogs.search.index import Row, SearchIndex, SearchText
@@ -183,8 +183,7 @@ def kind_named(index: SearchIndex, query: SearchQuery) -> str:
     """The kind that a search of a single plain word names, as a package spells it; else empty."""
     if len(query.words) != 1 or query.provides or query.images:
         return ""
-    names = (kind.rpartition("/")[2] for kind in (*index.providing, *index.provided_before))
-    return min((name for name in names if fold(name) == query.words[0]), default="")
+    return index.kinds_by_word.get(query.words[0], "")
 
 
 def _providing(

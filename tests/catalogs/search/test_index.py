@@ -9,9 +9,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from catalogs.fbc.package_texts import fold
 from catalogs.models import Catalog, PredictionRun
 from catalogs.search import index
 from catalogs.search.index import SearchIndex, catalog_stamps, current_index
+from catalogs.search.matching import kind_named
+from catalogs.search.query import parse_query
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -149,3 +152,24 @@ def test_a_cluster_catalog_takes_the_rows_of_the_catalog_source_beside_it(
     after = current_index(catalog_stamps())
     assert after.sources == {"source": "catalog"}
     assert content(after) == content(read_anew(monkeypatch))
+
+
+def test_the_names_of_kinds_are_folded_once_for_all_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalog = make_catalog()
+    for name, kind in (("strimzi", "Kafka"), ("amq", "KAFKA"), ("cafe", "Café")):
+        provided = {"1.0.0": {"provides": [("example.com", "v1", kind)]}}
+        make_package(catalog=catalog, name=name, channels={"stable": ("1.0.0",)}, bundles=provided)
+    read = read_anew(monkeypatch)
+    folded: list[str] = []
+
+    def counted(text: str) -> str:
+        folded.append(text)
+        return fold(text)
+
+    monkeypatch.setattr(index, "fold", counted)
+    kinds = {"kafka": "KAFKA", "CAFE": "Café", "kafka topic": "", "topic": ""}
+    for text, kind in kinds.items():
+        assert kind_named(read, parse_query(text)) == kind
+    assert sorted(folded) == ["Café", "KAFKA", "Kafka"]
