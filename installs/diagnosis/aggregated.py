@@ -254,6 +254,11 @@ def blocks_completion(conditions: Iterable[Condition]) -> bool:
     return "update" in _impact(conditions, "installation", "update", "next minor")[0]
 
 
+def not_part_of_olm(name: str) -> str:
+    """The reason, without its end, why the remedy for a ClusterOperator is elsewhere."""
+    return f"ClusterOperator {name} is no part of OLM, so this console can't clear its conditions"
+
+
 def external_remedy(name: str, conditions: Iterable[Condition]) -> tuple[str, ...]:
     """Steps and commands for a ClusterOperator that is no part of OLM; empty if it is one, or if
     its conditions block neither the completion nor the start of an update."""
@@ -261,9 +266,8 @@ def external_remedy(name: str, conditions: Iterable[Condition]) -> tuple[str, ..
     if name in _OF_OLM or not {"update", "next minor"}.intersection(blocked):
         return ()
     return (
-        f"ClusterOperator {name} is no part of OLM, so this console can't clear its conditions: "
-        "they clear by themselves once the cause is resolved. See their messages, and the "
-        "namespaces under Related Objects.",
+        f"{not_part_of_olm(name)}: they clear by themselves once the cause is resolved. See their "
+        "messages, and the namespaces under Related Objects.",
         f"oc describe clusteroperator {name}",
         "If the messages do not name the cause, see the pods and logs of these namespaces. This "
         "collects them in a folder:",

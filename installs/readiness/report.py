@@ -16,7 +16,11 @@ from catalogs.graph import GraphEntry
 from catalogs.models import Bundle, Catalog, Channel, Package
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.semver import read_version
-from installs.diagnosis.aggregated import REFUSED_WHILE_FAILING, external_remedy
+from installs.diagnosis.aggregated import (
+    REFUSED_WHILE_FAILING,
+    external_remedy,
+    not_part_of_olm,
+)
 from installs.diagnosis.approvals import listing
 from installs.diagnosis.notes import PART_OF_OLM
 from installs.diagnosis.types import read_conditions
@@ -596,8 +600,7 @@ def _delayer_remedies(row: ClusterOperator) -> tuple[str, ...]:
         return (_remedy_of(row.message),)
     return (
         _remedy_of(row.message),
-        f"{row.name} is no part of OLM, so this console can't clear it: see "
-        f"oc describe clusteroperator {row.name}",
+        f"{not_part_of_olm(row.name)}: see oc describe clusteroperator {row.name}",
     )
 
 
