@@ -19,7 +19,7 @@ from catalogs.verdicts.rules import Verdict
 from installs.actions.bulk import CAP, BulkCandidate, Item, Key, chosen_verdicts
 from installs.actions.plan import Plan, paths_of, plan_install
 from installs.actions.plan_changes import plan_approve
-from installs.actions.removal import plan_remove
+from installs.actions.removal import RemovalRows, plan_remove
 from installs.actions.retry import plan_retry
 from installs.diagnosis.knowledge import Finding, by_id
 from installs.methods import AUTOMATIC, METHODS
@@ -277,7 +277,10 @@ class BulkOptions:
 def plan_items(
     change: BulkChange, chosen: Iterable[OperatorItem], options: BulkOptions
 ) -> list[OperatorItem]:
-    """The operators with a plan each, or the reason against it."""
+    """The operators, all of one cluster, with a plan each, or the reason against it. The number of
+    queries of a removal does not depend on the operators."""
+    chosen = list(chosen)
+    rows = RemovalRows(row.operator for row in chosen)
     planned = []
     for row in chosen:
         candidate = row.item.candidate
@@ -285,14 +288,14 @@ def plan_items(
             item = Item(candidate, problem=candidate.hindrance)
         else:
             try:
-                item = Item(candidate, _plan(change, row, options))
+                item = Item(candidate, _plan(change, row, options, rows))
             except OlmwebError as error:
                 item = Item(candidate, problem=error.message, hint=error.hint)
         planned.append(replace(row, item=item))
     return planned
 
 
-def _plan(change: BulkChange, row: OperatorItem, options: BulkOptions) -> Plan:
+def _plan(change: BulkChange, row: OperatorItem, options: BulkOptions, rows: RemovalRows) -> Plan:
     operator, package = row.operator, row.item.candidate.package
     if change == BulkChange.RETRY:
         return plan_retry(operator)
@@ -309,7 +312,7 @@ def _plan(change: BulkChange, row: OperatorItem, options: BulkOptions) -> Plan:
             )
         return plan_approve(cluster, install_plan, version)
     if change == BulkChange.REMOVE or row.replaced_by or package is None:
-        return plan_remove(operator)
+        return plan_remove(operator, rows)
     return plan_migration(operator, package, options.approval)
 
 

@@ -6,8 +6,10 @@ stored in, and the garbage collector and the deletion of namespaces, which list 
 kind, stop for the whole cluster.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from django.db.models import Q
 
@@ -56,9 +58,142 @@ class RemovalEffect:
         return (*self.deleted, *((f"Not deleted: {listing(self.stay)}.",) if self.stay else ()))
 
 
-def plan_remove(operator: Operator, *, without_conversion: bool = False) -> Plan:
+class RemovalRows:
+    """The rows that the removals of these operators of one cluster are planned from, each table
+    read once: four queries, however many operators."""
+
+    def __init__(self, operators: Iterable[Operator]) -> None:
+        self._operators = [row for row in operators if row.kind in METHODS]
+        self._subscriptions = [
+            row for row in self._operators if row.kind == InstallMethod.SUBSCRIPTION
+        ]
+        self._cluster_id = self._operators[0].cluster_id if self._operators else None
+
+    @cached_property
+    def _components(self) -> list[Component]:
+        """The OperatorGroups of the namespaces and the installed ClusterServiceVersions, by name;
+        one query."""
+        if not self._subscriptions:
+            return []
+        csvs = Q(kind=CSV, name__in={installed_csv(row) for row in self._subscriptions} - {""})
+        rows = Component.objects.filter(
+            Q(kind=OPERATOR_GROUPS.kind) | csvs,
+            cluster=self._cluster_id,
+            namespace__in={row.namespace for row in self._subscriptions},
+        )
+        return list(rows.order_by("name"))
+
+    def csv(self, operator: Operator) -> Component | None:
+        """The ClusterServiceVersion that a Subscription installed."""
+        wanted = (CSV, operator.namespace, installed_csv(operator))
+        rows = (row for row in self._components if (row.kind, row.namespace, row.name) == wanted)
+        return next(rows, None)
+
+    def groups(self, namespace: str) -> list[str]:
+        """The names of the OperatorGroups of the namespace."""
+        wanted = (OPERATOR_GROUPS.kind, namespace)
+        return [row.name for row in self._components if (row.kind, row.namespace) == wanted]
+
+    @cached_property
+    def _generated(self) -> list[Operator]:
+        """The Subscriptions of the namespaces that OLM generated for a dependency, by name.
+
+        OLM notes the InstallPlan that made them (operator-lifecycle-manager
+        pkg/controller/operators/catalog/operator.go: generatedByKey). One query.
+        """
+        if not self._subscriptions:
+            return []
+        rows = Operator.objects.filter(
+            cluster=self._cluster_id,
+            kind=InstallMethod.SUBSCRIPTION,
+            namespace__in={row.namespace for row in self._subscriptions},
+            details__has_key="generated_by",
+        ).exclude(details__generated_by="")
+        return list(rows.order_by("name").select_related("cluster"))
+
+    def dependencies(self, operator: Operator) -> list[Operator]:
+        """The other Subscriptions of its namespace that OLM generated for a dependency, by name."""
+        return [
+            row
+            for row in self._generated
+            if row.namespace == operator.namespace and row.pk != operator.pk
+        ]
+
+    @cached_property
+    def _crds(self) -> list[CRDState]:
+        """The CustomResourceDefinitions that one of the operators owns, or converts by its
+        ClusterServiceVersion, by name; one query."""
+        owned: dict[str, set[str]] = defaultdict(set)
+        for row in self._operators:
+            owner = METHODS[row.kind].crd_owner(row)
+            owned[owner.kind].add(owner.name)
+        wanted = Q(pk__in=())
+        for kind, names in owned.items():
+            wanted |= Q(owner_kind=kind, owner_name__in=names)
+        if csvs := [row for row in self._components if row.kind == CSV]:
+            of_csvs = [CsvNames.read(row) for row in csvs]
+            wanted |= Q(name__in={name for row in of_csvs for name in row.crds})
+            services = {name for row in of_csvs for name in row.services}
+            wanted |= Q(details__conversion__name__in=sorted(services))
+        return list(CRDState.objects.filter(wanted, cluster=self._cluster_id).order_by("name"))
+
+    def owned_crds(self, operator: Operator) -> list[CRDState]:
+        """The CustomResourceDefinitions of the operator, by name."""
+        owner = METHODS[operator.kind].crd_owner(operator)
+        wanted = (owner.kind, owner.name)
+        return [crd for crd in self._crds if (crd.owner_kind, crd.owner_name) == wanted]
+
+    def related_crds(self, operator: Operator) -> list[CRDState]:
+        """`owned_crds` and those that its ClusterServiceVersion owns or converts, by name."""
+        owner = METHODS[operator.kind].crd_owner(operator)
+        names = self.names_in_csv(operator)
+        return [
+            crd
+            for crd in self._crds
+            if (crd.owner_kind, crd.owner_name) == (owner.kind, owner.name)
+            or crd.name in names.crds
+            or text(crd.details, "conversion", "name") in names.services
+        ]
+
+    def names_in_csv(self, operator: Operator) -> "CsvNames":
+        """Those of the ClusterServiceVersion that a Subscription installed."""
+        csv = self.csv(operator)
+        return CsvNames() if csv is None else CsvNames.read(csv)
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """The numbers of custom resources by definition when the cluster was read last; one
+        query."""
+        rows = ClusterInventory.objects.filter(cluster=self._cluster_id)
+        return rows.values_list("instances", flat=True).first() or {}
+
+
+@dataclass(frozen=True, slots=True)
+class CsvNames:
+    """The names in a ClusterServiceVersion: the CustomResourceDefinitions whose conversion OLM v0
+    resets, these and those that it owns, and the Services of its webhooks."""
+
+    reset: frozenset[str] = frozenset()
+    crds: frozenset[str] = frozenset()
+    services: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, csv: Component) -> "CsvNames":
+        details = details_of(csv)
+        reset = frozenset(texts(details, "conversion_crds"))
+        return cls(
+            reset,
+            reset | set(texts(details, "owned_crds")),
+            # operator-lifecycle-manager pkg/controller/install/certresources.go: ServiceName
+            frozenset(f"{name}-service" for name in texts(details, "deployments")),
+        )
+
+
+def plan_remove(
+    operator: Operator, rows: RemovalRows | None = None, *, without_conversion: bool = False
+) -> Plan:
     """Deletes the object; after a Subscription also its ClusterServiceVersion, in this order, as
-    the Subscription would install that again.
+    the Subscription would install that again. `rows` are those of several removals.
 
     Raises OlmwebError (409) for other kinds and, unless `without_conversion`, for an operator whose
     conversion webhook is still needed.
@@ -69,33 +204,31 @@ def plan_remove(operator: Operator, *, without_conversion: bool = False) -> Plan
             code="not-removable",
             status=409,
         )
-    if not without_conversion and (converted := converted_crds(operator)):
+    rows = rows or RemovalRows([operator])
+    if not without_conversion and (converted := converted_crds(operator, rows)):
         raise conversion_refusal(operator, converted)
     steps = [Delete(operator.kind, operator.namespace, operator.name, operator.uid, main=True)]
-    if csv := _installed_csv(operator):
-        row = _csv_row(operator, csv)
+    if csv := installed_csv(operator):
+        row = rows.csv(operator)
         steps.append(Delete(CSV, operator.namespace, csv, row.uid if row else ""))
     return plan_for(
         operator,
         Action.Verb.REMOVE,
         tuple(steps),
         version="" if has_installed_nothing(operator) else operator.version,
-        consequences=removal_consequences(operator),
+        consequences=removal_effect(operator, rows).sentences,
     )
 
 
-def removal_consequences(operator: Operator) -> tuple[str, ...]:
-    """The objects that a removal deletes and those that stay, in sentences."""
-    return removal_effect(operator).sentences
-
-
 def removal_effect(
-    operator: Operator, counted: Mapping[str, int | None] | None = None
+    operator: Operator,
+    rows: RemovalRows | None = None,
+    counted: Mapping[str, int | None] | None = None,
 ) -> RemovalEffect:
     """The objects that a removal deletes and those that stay. `counted` are the numbers of custom
-    resources by definition, None if unknown; else those of the inventory. Two queries more for a
-    Subscription."""
-    crds = object_counts(operator) if counted is None else counted
+    resources by definition, None if unknown; else those of the inventory."""
+    rows = rows or RemovalRows([operator])
+    crds = object_counts(operator, rows) if counted is None else counted
     if operator.kind != InstallMethod.SUBSCRIPTION and has_installed_nothing(operator) and not crds:
         sentence = (
             f"{operator.kind} {operator.name} is deleted. It has not installed anything, so no "
@@ -106,98 +239,48 @@ def removal_effect(
     deleted = method.removal_consequences(operator, crds)
     if operator.kind != InstallMethod.SUBSCRIPTION:
         return RemovalEffect(deleted)
-    groups = Component.objects.filter(
-        cluster=operator.cluster_id, kind=OPERATOR_GROUPS.kind, namespace=operator.namespace
-    ).order_by("name")
-    dependencies = dependencies_in_namespace(operator)
+    dependencies = rows.dependencies(operator)
     stay = method.objects_that_stay(
-        operator,
-        crds,
-        list(groups.values_list("name", flat=True)),
-        [row.package for row in dependencies],
+        operator, crds, rows.groups(operator.namespace), [row.package for row in dependencies]
     )
     return RemovalEffect(deleted, stay, tuple(dependencies))
 
 
-def dependencies_in_namespace(operator: Operator) -> list[Operator]:
-    """The other Subscriptions of its namespace that OLM generated for a dependency, by name.
-
-    OLM notes the InstallPlan that made them (operator-lifecycle-manager
-    pkg/controller/operators/catalog/operator.go: generatedByKey). One query.
-    """
-    rows = Operator.objects.filter(
-        cluster=operator.cluster_id,
-        kind=InstallMethod.SUBSCRIPTION,
-        namespace=operator.namespace,
-        details__has_key="generated_by",
-    )
-    rows = rows.exclude(details__generated_by="").exclude(pk=operator.pk)
-    return list(rows.order_by("name").select_related("cluster"))
-
-
-def owned_crds(operator: Operator) -> list[CRDState]:
-    """The CustomResourceDefinitions of the operator, by name."""
-    method = METHODS.get(operator.kind)
-    if method is None:
-        return []
-    owner = method.crd_owner(operator)
-    rows = CRDState.objects.filter(
-        cluster=operator.cluster_id, owner_kind=owner.kind, owner_name=owner.name
-    )
-    return list(rows.order_by("name"))
-
-
-def object_counts(operator: Operator) -> dict[str, int | None]:
+def object_counts(operator: Operator, rows: RemovalRows | None = None) -> dict[str, int | None]:
     """The CustomResourceDefinitions of the operator with their numbers of custom resources when
-    the cluster was read last, None if unknown. At most two queries."""
-    names = [crd.name for crd in owned_crds(operator)]
-    counts = _counts(operator) if names else {}
+    the cluster was read last, None if unknown."""
+    rows = rows or RemovalRows([operator])
+    names = [crd.name for crd in rows.owned_crds(operator)]
+    counts = rows.counts if names else {}
     return {name: counts.get(name) for name in names}
 
 
-def _installed_csv(operator: Operator) -> str:
+def installed_csv(operator: Operator) -> str:
     """The ClusterServiceVersion that a Subscription installed; empty for other kinds."""
     if operator.kind != InstallMethod.SUBSCRIPTION:
         return ""
     return str(details_of(operator).get("installed_csv") or "")
 
 
-def _csv_row(operator: Operator, name: str) -> Component | None:
-    return Component.objects.filter(
-        cluster=operator.cluster_id, kind=CSV, namespace=operator.namespace, name=name
-    ).first()
-
-
 # -- conversion webhooks ---------------------------------------------------------------------------
 
 
-def converted_crds(operator: Operator) -> list[ConvertedCrd]:
+def converted_crds(operator: Operator, rows: RemovalRows | None = None) -> list[ConvertedCrd]:
     """The CustomResourceDefinitions that the removal leaves without their conversion webhook, by
-    name. At most four queries.
+    name.
 
     Those of a Subscription stay, and so count if they have several versions. Those of other install
     methods are deleted, too; they count if objects may be stored in several versions, which their
     deletion has to convert. Conversion is not called between equal versions
     (k8s.io/apiextensions-apiserver pkg/apiserver/conversion/converter.go).
     """
-    method = METHODS.get(operator.kind)
-    if method is None:
+    if operator.kind not in METHODS:
         return []
-    owner = method.crd_owner(operator)
-    wanted = Q(owner_kind=owner.kind, owner_name=owner.name)
-    services: set[str] = set()
-    reset: set[str] = set()
+    rows = rows or RemovalRows([operator])
     stays = operator.kind == InstallMethod.SUBSCRIPTION
-    if (csv := _installed_csv(operator)) and (row := _csv_row(operator, csv)):
-        details = details_of(row)
-        reset = set(texts(details, "conversion_crds"))
-        wanted |= Q(name__in=reset | set(texts(details, "owned_crds")))
-        # operator-lifecycle-manager pkg/controller/install/certresources.go: ServiceName
-        services = {f"{name}-service" for name in texts(details, "deployments")}
-        wanted |= Q(details__conversion__name__in=sorted(services))
-    crds = CRDState.objects.filter(wanted, cluster=operator.cluster_id).order_by("name")
+    reset = rows.names_in_csv(operator).reset
     matches = []
-    for crd in crds:
+    for crd in rows.related_crds(operator):
         namespace = text(crd.details, "conversion", "namespace")
         service = text(crd.details, "conversion", "name")
         if not service or (stays and namespace != operator.namespace):
@@ -205,16 +288,11 @@ def converted_crds(operator: Operator) -> list[ConvertedCrd]:
         versions = {*crd.served, *crd.stored} if stays else {*crd.stored}
         if len(versions) > 1:
             matches.append((crd, f"{namespace}/{service}"))
-    counts = _counts(operator) if matches else {}
+    counts = rows.counts if matches else {}
     return [
         ConvertedCrd(crd, service, counts.get(crd.name), crd.name in reset)
         for crd, service in matches
     ]
-
-
-def _counts(operator: Operator) -> dict[str, int]:
-    rows = ClusterInventory.objects.filter(cluster=operator.cluster_id)
-    return rows.values_list("instances", flat=True).first() or {}
 
 
 def conversion_refusal(operator: Operator, converted: Sequence[ConvertedCrd]) -> OlmwebError:

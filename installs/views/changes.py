@@ -223,13 +223,14 @@ def remove(
     the id of the action on whose page the form is opened, which then shows the outcome."""
     form = RemoveForm(request.POST if request.method == "POST" else request.GET)
     operator = get_operator(cluster, kind, namespace, name)
-    plan = removal.plan_remove(operator, without_conversion=True)
-    converted = removal.converted_crds(operator)
+    rows = removal.RemovalRows([operator])
+    plan = removal.plan_remove(operator, rows, without_conversion=True)
+    converted = removal.converted_crds(operator, rows)
     context: dict[str, Any] = {
         "operator": operator,
-        "effect": removal.removal_effect(operator),
+        "effect": removal.removal_effect(operator, rows),
         "plan": plan,
-        "crds": (crds := removal.owned_crds(operator)),
+        "crds": (crds := rows.owned_crds(operator)),
         "converted": converted,
         "removal_order": remedy_steps(removal.removal_order(converted)),
         "keep_objects": remedy_steps(removal.keep_objects(converted)),
@@ -247,7 +248,7 @@ def remove(
             return show_form(request, "remove", context, failed=True)
         numbers = {row.name: row.count for row in counted}
         context["counted"] = counted
-        context["effect"] = removal.removal_effect(operator, numbers)
+        context["effect"] = removal.removal_effect(operator, rows, numbers)
         return show_form(request, "remove", context)
     if request.POST.get("sure") != "yes":
         context["refusal"] = UNSURE

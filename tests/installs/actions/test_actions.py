@@ -10,7 +10,7 @@ from catalogs.models import Catalog, Package
 from catalogs.sync.catalog import sync_catalog
 from installs.actions.plan import plan_install
 from installs.actions.record import dry_run, request
-from installs.actions.removal import plan_remove, removal_consequences
+from installs.actions.removal import plan_remove, removal_effect
 from installs.facts.evaluate import refresh
 from installs.models import Action, ClusterInventory, CRDState
 from installs.models.steps import Apply
@@ -252,32 +252,32 @@ def test_a_removal_names_this_very_object_and_what_goes_with_it(
     assert (action.verb, action.object_uid) == ("remove", "u-1")
     assert request(plan_remove(operator), olivia) == action
     assert "any CustomResourceDefinition that it created" in " ".join(
-        removal_consequences(operator)
+        removal_effect(operator).sentences
     )
 
 
 def test_what_never_unpacked_takes_nothing_else_along(cluster: Cluster) -> None:
     failed = make_failing(cluster, "etcd", MODE)
-    assert removal_consequences(failed) == (
+    assert removal_effect(failed).sentences == (
         "PlatformOperator etcd is deleted. It has not installed anything, so no other object is "
         "deleted.",
     )
     upgraded = make_operator(
         cluster=cluster, kind="ClusterExtension", name="acme", finding=failed.finding, version="1"
     )
-    assert "with all its custom resources" in " ".join(removal_consequences(upgraded))
+    assert "with all its custom resources" in " ".join(removal_effect(upgraded).sentences)
     CRDState.objects.create(
         cluster=cluster, name="etcds.example.org", kind="Etcd", owner_kind="BundleDeployment",
         owner_name="etcd",
     )  # fmt: skip
     unknown = "CustomResourceDefinition etcds.example.org with all its custom resources"
-    assert unknown in " ".join(removal_consequences(failed))
+    assert unknown in " ".join(removal_effect(failed).sentences)
     inventory = ClusterInventory.objects.update_or_create(cluster=cluster)[0]
     for number, words in ((0, "0 custom resources"), (1, "1 custom resource")):
         inventory.instances = {"etcds.example.org": number}
         inventory.save()
         counted = f"etcds.example.org with {words} at the last count, in every namespace."
-        assert counted in " ".join(removal_consequences(failed))
+        assert counted in " ".join(removal_effect(failed).sentences)
 
 
 def test_other_kinds_are_not_removed_and_strangers_remove_nothing(

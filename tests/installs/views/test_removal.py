@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from installs.actions.bulk_changes import BulkChange, BulkOptions, candidates, plan_items
-from installs.actions.removal import converted_crds, plan_remove, removal_consequences
+from installs.actions.removal import converted_crds, plan_remove, removal_effect
 from installs.models import Action, ClusterInventory, Operator
 from installs.state.full_sync import sync_cluster
 from olmweb.errors import OlmwebError
@@ -151,6 +151,41 @@ def test_a_bulk_removal_leaves_such_an_operator_out(prod: Cluster) -> None:
     assert plan_remove(subscription(), without_conversion=True).deletions
 
 
+@pytest.mark.parametrize("count", [1, 10, 50])
+def test_the_queries_of_a_bulk_removal_do_not_depend_on_its_operators(
+    prod: Cluster, count: int, django_assert_num_queries: Any
+) -> None:
+    ClusterInventory.objects.create(cluster=prod, instances={"s0.example.com": 7})
+    for number in range(count):
+        namespace, name = f"team-{number % 7}", f"s{number}"
+        make_operator(
+            cluster=prod, kind="Subscription", namespace=namespace, name=name, package=name,
+            details={"installed_csv": f"{name}.v1", "generated_by": "install-x" * (number % 2)},
+        )  # fmt: skip
+        csv = {"owned_crds": [f"{name}.example.com"], "deployments": [name]}
+        make_component(
+            cluster=prod, kind="ClusterServiceVersion", namespace=namespace, name=f"{name}.v1",
+            details=csv, uid=f"uid-{name}",
+        )  # fmt: skip
+        make_component(cluster=prod, kind="OperatorGroup", namespace=namespace, name=name)
+        make_crd(
+            cluster=prod, name=f"{name}.example.com", owner_kind="Operator",
+            owner_name=f"{name}.{namespace}",
+        )  # fmt: skip
+    chosen = Operator.objects.filter(name__startswith="s", namespace__startswith="team-")
+    rows = candidates(BulkChange.REMOVE, prod, list(chosen.select_related("cluster")))
+    with django_assert_num_queries(4):
+        planned = plan_items(BulkChange.REMOVE, rows, BulkOptions())
+    assert len(planned) == count
+    for row in planned:
+        assert row.item.plan is not None
+        alone = plan_remove(row.operator)
+        assert row.item.plan == alone
+        assert alone.deletions[-1].uid == f"uid-{row.operator.name}"
+        stays = f"Not deleted: CustomResourceDefinition {row.operator.name}.example.com"
+        assert alone.consequences[-1].startswith(stays)
+
+
 def test_an_operator_without_conversion_webhook_is_removed_as_before(
     writer: Client, prod: Cluster, django_assert_max_num_queries: Any
 ) -> None:
@@ -200,6 +235,6 @@ def test_the_page_names_what_stays_apart_from_what_is_deleted(
     assert "remove vault" in stay
     operator = subscription()
     with django_assert_max_num_queries(4):
-        sentences = removal_consequences(operator)
+        sentences = removal_effect(operator).sentences
     assert sentences[-1].startswith("Not deleted: CustomResourceDefinition etcds.example.com with")
     assert "Namespace apps and the operator that OLM installed" in sentences[-1]
