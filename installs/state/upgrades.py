@@ -104,7 +104,9 @@ def _sentence(start: str, message: str) -> str:
 def of_extension(row: Operator, offers: Sequence[UpgradeOffer]) -> Upgrade:
     """The newest version that the extension may be upgraded to, else the newest one that is held.
 
-    Of several catalogs with a newer version the one with the highest priority counts.
+    Of several catalogs with a newer version the one with the highest priority counts. It is held
+    while a catalog with a higher priority has the installed version and no newer one: the installed
+    version is a candidate, too (operator-controller resolve/catalog.go, filter/successors.go).
     """
     now = read_version(row.version)
     if now is None or not row.bundle:
@@ -113,10 +115,18 @@ def of_extension(row: Operator, offers: Sequence[UpgradeOffer]) -> Upgrade:
         offer for offer in offers if offer.cluster_catalog and row.catalog in ("", offer.catalog)
     ]
     newer = {id(offer): _newer(row, offer, now) for offer in usable}
+    staying = [offer for offer in usable if not newer[id(offer)] and _offers_installed(row, offer)]
     usable = [offer for offer in usable if newer[id(offer)]]
     if not usable:
         return NONE
     top = max(offer.priority for offer in usable)
+    first = max(staying, key=lambda offer: offer.priority, default=None)
+    outranked = ""
+    if first is not None and first.priority > top:
+        outranked = (
+            f"Catalog {first.catalog} has priority {first.priority} over {top}, and no newer "
+            f"version than {row.version}."
+        )
     best: Upgrade | None = None
     for offer in usable:
         if offer.priority != top:
@@ -125,10 +135,17 @@ def of_extension(row: Operator, offers: Sequence[UpgradeOffer]) -> Upgrade:
         for name in newer[id(offer)]:
             upgrade = Upgrade(offer.versions[name], _reason_against(row, offer, name, follow))
             if not upgrade.held:
-                return upgrade
+                return replace(upgrade, held=outranked)
             if best is None:
                 best = replace(upgrade, held=_indirect(row, offer, name, follow) or upgrade.held)
     return best or NONE
+
+
+def _offers_installed(row: Operator, offer: UpgradeOffer) -> bool:
+    """Whether the installed bundle is a candidate of the catalog that no other version is preferred
+    to for a deprecation."""
+    known = row.bundle in offer.parsed and row.bundle not in offer.deprecated
+    return known and not _reason_against(row, offer, row.bundle, (row.bundle,))
 
 
 def _indirect(row: Operator, offer: UpgradeOffer, name: str, follow: Collection[str]) -> str:

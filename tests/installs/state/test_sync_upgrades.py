@@ -110,6 +110,21 @@ def test_of_several_catalogs_the_one_of_the_highest_priority_counts() -> None:
     assert of_extension(extension(catalog="nowhere"), [low, high]) == NONE
 
 
+def test_a_catalog_of_a_higher_priority_with_the_installed_version_alone_holds_the_upgrade() -> (
+    None
+):
+    low, high = offer(STABLE), offer({"s": ("1.0.0",)}, catalog="ours", priority=10)
+    held = "Catalog ours has priority 10 over 0, and no newer version than 1.0.0."
+    assert of_extension(extension(), [low, high]) == Upgrade("1.1.0", held)
+    assert of_extension(extension(catalog="community"), [low, high]) == Upgrade("1.1.0")
+    equal = offer({"s": ("1.0.0",)}, catalog="ours")
+    assert of_extension(extension(), [low, equal]) == Upgrade("1.1.0")
+    deprecated = offer({"s": ("1.0.0",)}, catalog="ours", priority=10, deprecated=("1.0.0",))
+    assert of_extension(extension(), [low, deprecated]) == Upgrade("1.1.0")
+    other = extension(channel="stable")
+    assert of_extension(other, [low, high]) == Upgrade("1.1.0"), "ours has no channel stable"
+
+
 @pytest.mark.parametrize("row", [extension("not-a-version"), extension("")])
 def test_what_has_no_version_has_no_upgrade(row: Operator) -> None:
     assert of_extension(row, [offer(STABLE)]) == NONE
