@@ -3,10 +3,18 @@
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from catalogs.contents.bundle_facts import ApiKind, Contents
 from catalogs.semver import blang_range
+from catalogs.verdicts.dependencies import (
+    OLM_V0,
+    Installed,
+    RequiredPackage,
+    installed_of,
+    is_met,
+    providers_of,
+)
 from catalogs.verdicts.facts import (
     ALL_NAMESPACES,
     Answer,
@@ -204,76 +212,54 @@ def _twice(names: Iterable[_T]) -> list[_T]:
 
 def required_packages(context: CheckContext) -> Answer:
     for name, wanted in context.bundle.required_packages:
-        met = _offers(context, name, wanted)
-        if isinstance(met, str):
-            return {"package": name, "range": wanted, "fault": met}
+        if fault := _package_fault(context, RequiredPackage(name, wanted)):
+            return {"package": name, "range": wanted, "fault": fault}
     return None if context.market or not context.bundle.required_packages else Unread.FACT
 
 
-def _offers(context: CheckContext, name: str, wanted: str) -> str | None:
-    """The fault of a required package, or None."""
+def _package_fault(context: CheckContext, required: RequiredPackage) -> str:
+    """The reason why no package meets it; empty if one does, or if the offers are unknown."""
     try:
-        within = blang_range(wanted)
+        blang_range(required.range)
     except ValueError as error:
         return f"the range can't be read ({error})"
-    if context.market is None:
-        return None
-    versions = context.market.versions.get(name)
-    if not versions:
-        return "no catalog has the package"
-    return None if any(within(version) for version in versions) else "no version is in the range"
+    market = context.market
+    if market is None or providers_of(required, market):
+        return ""
+    if installed_of(required, _installed(context), market):
+        return ""
+    has_package = market.versions.get(required.name)
+    return "no version is in the range" if has_package else "no catalog has the package"
+
+
+def _installed(context: CheckContext) -> Installed:
+    """The operators of OLM v0 on the cluster: a verdict is that of a namespace that has what the
+    bundle requires."""
+    versions: dict[str, list[str]] = {}
+    for operator in context.cluster.installed:
+        if operator.kind in OLM_V0 and operator.version:
+            versions.setdefault(operator.package, []).append(operator.version)
+    return versions
 
 
 def required_apis(context: CheckContext) -> Answer:
-    if context.market is None:
+    market = context.market
+    if market is None:
         return Unread.FACT if context.bundle.requires else None
-    missing = [kind for kind in context.bundle.requires if not context.market.providers.get(kind)]
+    missing = [kind for kind in context.bundle.requires if not providers_of(kind, market)]
     return {"kinds": kinds_text(missing)} if missing else None
 
 
 def constraints(context: CheckContext) -> Answer:
     unknown = bool(context.bundle.required_labels)
     for constraint in context.bundle.constraints:
-        met = _holds(context, constraint)
+        market = context.market
+        met = None if market is None else is_met(constraint, market, _installed(context))
         if met is False:
             message = constraint.get("failureMessage") if isinstance(constraint, dict) else ""
             return {"constraint": str(message or constraint)[:200]}
         unknown = unknown or met is None
     return Unread.FACT if unknown else None
-
-
-def _holds(context: CheckContext, constraint: Any) -> bool | None:
-    """None if only the resolver can evaluate the constraint, or if the offers are unknown."""
-    if not isinstance(constraint, dict) or context.market is None:
-        return None
-    if isinstance(needed := constraint.get("package"), dict):
-        name, wanted = str(needed.get("packageName")), str(needed.get("versionRange"))
-        return _offers(context, name, wanted) is None
-    if isinstance(gvk := constraint.get("gvk"), dict):
-        kind = ApiKind(*(str(gvk.get(key) or "") for key in ("group", "version", "kind")))
-        return bool(context.market.providers.get(kind))
-    for word, decide in (("all", _all), ("any", _any), ("not", _none)):
-        if isinstance(inner := constraint.get(word), dict):
-            return decide(
-                [
-                    _holds(context, inner_constraint)
-                    for inner_constraint in inner.get("constraints") or ()
-                ]
-            )
-    return None
-
-
-def _all(answers: list[bool | None]) -> bool | None:
-    return False if False in answers else None if None in answers else True
-
-
-def _any(answers: list[bool | None]) -> bool | None:
-    return True if True in answers else None if None in answers else False
-
-
-def _none(answers: list[bool | None]) -> bool | None:
-    met = _any(answers)
-    return None if met is None else not met
 
 
 def _best(offers: Sequence[Offered]) -> list[Offered]:

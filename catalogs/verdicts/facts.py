@@ -104,6 +104,7 @@ class OperatorFacts:
     name: str
     package: str
     bundle: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,9 +82,15 @@ def _alone(context: HealthContext) -> OperatorGroupFacts | None:
     return groups[0] if len(groups) == 1 and groups[0].own_catalogs_only else None
 
 
+def visible_namespaces(namespace: str, *, own_only: bool) -> tuple[str, ...]:
+    """The namespaces whose catalogs the namespace can use; `own_only`: its OperatorGroup excludes
+    the global ones."""
+    return (namespace,) if own_only else (namespace, *GLOBAL)
+
+
 def _source_down(context: HealthContext) -> Answer:
     """OLM resolves nothing unless every CatalogSource visible to the namespace answers."""
-    visible = (context.namespace,) if _alone(context) else (context.namespace, *GLOBAL)
+    visible = visible_namespaces(context.namespace, own_only=_alone(context) is not None)
     for source in context.sources:
         if source.kind == CATALOG_SOURCE and source.namespace in visible and source.trouble:
             where = f"namespace {context.namespace}" if context.namespace else "any namespace"

@@ -62,7 +62,7 @@ FOLDER = Path(__file__).with_name("rule_data")
 FILES = ("subscription", "cluster_extension", "platform_operator", ANY, "catalog_health")
 
 
-RULES_VERSION = 18  # increase with every change of a result
+RULES_VERSION = 19  # increase with every change of a result
 RULES: tuple[VerdictRule, ...] = tuple(
     rule
     for name in FILES

@@ -5,7 +5,7 @@ cluster, the providers of its dependencies, and the difference to the installed 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Q
@@ -16,8 +16,18 @@ from catalogs.contents.objects import Manifests
 from catalogs.contents.report import BundleReport, Crd, images, report
 from catalogs.contents.stored import contents_of, manifests_of
 from catalogs.fbc import blob as fbc
-from catalogs.models import Bundle, BundleGVK, Catalog, Package
+from catalogs.models import Bundle, Catalog, Package
 from catalogs.storage import blobs
+from catalogs.verdicts.dependencies import (
+    OLM_V0,
+    RequiredPackage,
+    Requirement,
+    installed_of,
+    providers_of,
+    requirement_text,
+    requirements_of,
+)
+from installs.facts.dependency_offers import RequiredOffers, beside, merged, read_offers
 from installs.models import CRDState, Operator
 from installs.state.catalog_offers import usable_catalogs
 from olmweb.models import Cluster
@@ -45,8 +55,8 @@ class CrdHere:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A dependency of the bundle. `providers` are packages of the cluster's catalogs, `installed`
-    the providers that the cluster already has."""
+    """A dependency of the bundle. `providers` are the packages of the cluster's catalogs that meet
+    it, `installed` the packages that meet it by an operator of OLM v0 on the cluster."""
 
     what: str
     providers: tuple[str, ...] = ()
@@ -184,51 +194,48 @@ def _warnings(row: CRDState, versions: dict[str, bool]) -> tuple[str, ...]:
 
 def _needs(catalog: Catalog, facts: Contents, cluster: Cluster | None) -> tuple[Need, ...]:
     """The declared dependencies of the bundle. At most three queries."""
-    ids = {catalog.pk}
-    if cluster is not None and (facts.required_packages or facts.requires):
-        ids |= set(Catalog.objects.filter(usable_catalogs(cluster.pk)).values_list("pk", flat=True))
-    wanted = [f"Package {name} {text}".strip() for name, text in facts.required_packages]
-    providers: list[list[str]] = [[name] for name, _ in facts.required_packages]
-    by_kind = _providers(facts, ids)
-    for kind in facts.requires:
-        wanted.append(f"API {kind.label}")
-        providers.append(sorted(by_kind[kind.group, kind.version, kind.kind]))
-    every = {name for names in providers for name in names}
-    here = set()
-    if cluster is not None and every:
-        rows = Operator.objects.filter(cluster=cluster, package__in=every)
-        here = set(rows.values_list("package", flat=True))
-    needs = [
-        Need(
-            what,
-            tuple(names[:PROVIDERS]),
-            tuple(name for name in names if name in here),
-            max(0, len(names) - PROVIDERS),
+    requirements, constraints = requirements_of(
+        facts.required_packages, facts.requires, facts.constraints
+    )
+    in_reach = Q(pk=catalog.pk)
+    if cluster is not None:
+        in_reach |= usable_catalogs(cluster.pk) & beside(catalog)
+    offers = merged(read_offers(in_reach, requirements).values())
+    installed = _installed(requirements, offers, cluster) if cluster is not None else {}
+    needs = []
+    for requirement in requirements:
+        names = providers_of(requirement, offers)
+        present = installed_of(requirement, installed, offers)
+        needs.append(
+            Need(
+                requirement_text(requirement),
+                tuple(names[:PROVIDERS]),
+                tuple(present),
+                max(0, len(names) - PROVIDERS),
+            )
         )
-        for what, names in zip(wanted, providers, strict=True)
-    ]
     needs += [Need(f"Label {name}") for name in facts.required_labels]
     needs += [Need(f"API of the cluster {kind.label}") for kind in facts.native_apis]
-    if facts.constraints:
-        count = len(facts.constraints)
+    if constraints:
+        count = len(constraints)
         needs.append(Need(f"{count} further constraint{'s' * (count != 1)} (olm.constraint)"))
     return tuple(needs)
 
 
-def _providers(facts: Contents, catalogs: Iterable[int]) -> dict[tuple[str, str, str], set[str]]:
-    providers: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-    if not facts.requires:
-        return providers
-    wanted = Q()
-    for kind in facts.requires:
-        wanted |= Q(group=kind.group, version=kind.version, kind=kind.kind)
-    rows = BundleGVK.objects.filter(
-        wanted, required=False, bundle__package__catalog__in=catalogs
-    ).order_by()
-    fields = ("group", "version", "kind", "bundle__package__name")
-    for group, version, kind, package in rows.values_list(*fields).distinct():
-        providers[group, version, kind].add(package)
-    return providers
+def _installed(
+    requirements: Sequence[Requirement], offers: RequiredOffers, cluster: Cluster
+) -> dict[str, list[str]]:
+    """The versions of the operators of OLM v0 on the cluster, in any namespace, by package. One
+    query, none without requirements."""
+    packages = {row.name for row in requirements if isinstance(row, RequiredPackage)}
+    packages |= {package for names in offers.providers.values() for package in names}
+    if not packages:
+        return {}
+    rows = Operator.objects.filter(cluster=cluster, kind__in=OLM_V0, package__in=packages)
+    installed: dict[str, list[str]] = defaultdict(list)
+    for package, version in rows.order_by().values_list("package", "version"):
+        installed[package].append(version)
+    return installed
 
 
 def _namespaces(bundle: Bundle, bundle_report: BundleReport) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from catalogs.verdicts.facts import (
     OperatorFacts,
     OperatorGroupFacts,
 )
+from installs.facts.dependency_offers import beside
 from installs.models import ClusterInventory, Component, CRDState, Operator
 from installs.state.catalog_offers import usable_catalogs
 from installs.state.observation import details_of
@@ -54,7 +55,9 @@ def cluster_facts(cluster: Cluster) -> ClusterFacts:
         openshift_version=read_version(str(version or "").removeprefix("v")),
         installed=tuple(
             OperatorFacts(*values)
-            for values in operators.values_list("kind", "namespace", "name", "package", "bundle")
+            for values in operators.values_list(
+                *("kind", "namespace", "name", "package", "bundle", "version")
+            )
         ),
         groups=groups_of(cluster),
         apis=_apis(cluster),
@@ -144,11 +147,12 @@ Contents = dict[tuple[object, ...], CatalogContent]
 def market_of(
     catalog: Catalog, cluster: Cluster | None, contents: Contents | None = None
 ) -> ClusterOffers:
-    """The offers of `catalog` and of all catalogs that `cluster` can use. At most six queries, two
-    of which count all bundles of catalogs that are not in `contents`, where they are kept."""
+    """The offers of `catalog` and of the catalogs of `cluster` that a namespace can use together
+    with it. At most six queries, two of which count all bundles of catalogs that are not in
+    `contents`, where they are kept."""
     usable = Q(pk=catalog.pk)
     if cluster is not None:
-        usable |= usable_catalogs(cluster.pk)
+        usable |= usable_catalogs(cluster.pk) & beside(catalog)
     contents = {} if contents is None else contents
     keys = list(Catalog.objects.filter(usable).order_by("id").values_list(*_CONTENT))
     _read_contents([key for key in keys if key not in contents], contents)

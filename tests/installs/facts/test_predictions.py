@@ -596,6 +596,19 @@ def test_a_catalog_whose_bundles_are_all_deprecated_competes_as_such(db: None) -
     }
 
 
+def test_only_catalogs_that_a_namespace_can_use_together_meet_dependencies(db: None) -> None:
+    cluster = judged_cluster()
+    catalogs = {
+        namespace: make_catalog(cluster=cluster, name=f"of-{namespace}", namespace=namespace)
+        for namespace in ("team-a", "team-b", "olm", "")
+    }
+    for namespace, catalog in catalogs.items():
+        make_package(name=f"p-{namespace}", catalog=catalog)
+    of_team = market_of(catalogs["team-a"], cluster)
+    assert set(of_team.versions) == {"p-team-a", "p-olm", "p-"}
+    assert set(market_of(catalogs["olm"], cluster).versions) == {*of_team.versions, "p-team-b"}
+
+
 def test_another_priority_of_a_catalog_is_judged_anew(tmp_path: Path) -> None:
     cluster = judged_cluster()
     catalog = make(tmp_path, package_blobs("good", "1.0.0"))

@@ -133,6 +133,36 @@ def test_the_api_tells_the_same(reader, world):
     assert reader.get(api(old, "difference?from=" + new.name)).json()["before"] == new.name
 
 
+def test_dependencies_are_met_as_the_resolver_of_olm_v0_decides(reader, world):
+    new = world[1]
+    prod, package = new.package.catalog.cluster, new.package
+    required = {"packageName": "stove", "versionRange": ">=2.0.0"}
+    constraint = {"package": {"packageName": "lid", "versionRange": ">=1.0.0"}}
+    properties = {"olm_package_required": required, "olm_constraint": constraint}
+    bundle = make_bundle(
+        package=package, version="3.0.0", webhooks=1,
+        blob=blob("kettle.v3.0.0", csv(), CRD, **properties),
+    )  # fmt: skip
+    for namespace in ("tea", "coffee"):
+        catalog = make_catalog(cluster=prod, name=namespace, namespace=namespace)
+        make_package(name="lid", catalog=catalog, channels={"stable": ("1.0.0",)})
+    stove = {"what": "Package stove >=2.0.0", "providers": [], "installed": [], "more": 0}
+    lid = {"what": "Package lid >=1.0.0", "providers": ["lid"], "installed": [], "more": 0}
+
+    def needs() -> Any:
+        return reader.get(api(bundle, "contents")).json()["needs"]
+
+    assert needs() == [stove, lid], "version 1.0.0 of stove is not in the range"
+    of_stove = {"cluster": prod, "package": "stove", "name": "stove", "version": "2.1.0"}
+    make_operator(kind="ClusterExtension", **of_stove)
+    assert needs() == [stove, lid], "the resolver knows no operators of OLM v1"
+    make_operator(kind="Subscription", namespace="n", **of_stove)
+    assert needs() == [{**stove, "installed": ["stove"]}, lid]
+    package.catalog.namespace = "kitchen"
+    package.catalog.save()
+    assert needs()[1]["providers"] == [], "no namespace can use catalogs of two other namespaces"
+
+
 @pytest.mark.parametrize(
     ("what", "status", "words"),
     [

@@ -1,5 +1,6 @@
 """The install form keeps what was chosen, and begins with a method that can work."""
 
+import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -369,6 +370,27 @@ def test_dependencies_are_of_the_catalogs_that_the_namespace_can_use(
     )  # fmt: skip
     page = assert_page(writer.get(INSTALL, query))
     assert "no catalog that the namespace can use offers it" in page.text
+
+
+def test_dependencies_in_constraints_and_from_a_catalog_of_no_cluster_are_named(
+    writer: Client, prod: Cluster
+) -> None:
+    catalog = make_catalog(name="mirror")
+    make_component(cluster=prod, kind="CatalogSource", name="mirror", namespace="olm")
+    required = {"packageName": "store", "versionRange": ">=2.0.0"}
+    constraint = {"all": {"constraints": [{"package": required}, {"cel": {"rule": "true"}}]}}
+    properties = [{"type": "olm.constraint", "value": constraint}]
+    blob = {"schema": "olm.bundle", "name": "shop.v1.0.0", "package": "shop"}
+    facts = {"blob": json.dumps({**blob, "properties": properties}).encode(), "constraint_count": 1}
+    channels = {"stable": ("1.0.0",)}
+    make_package(name="shop", catalog=catalog, channels=channels, bundles={"1.0.0": facts})
+    make_package(catalog=catalog, name="store", channels={"stable": ("2.1.0",)})
+    response = writer.get(
+        "/software/-/mirror/shop/install",
+        {"cluster": "prod", "path": "Subscription", "namespace": "team-a"},
+    )
+    also = "Package store >=2.0.0: OLM also installs store from catalog olm/mirror"
+    assert also in assert_page(response).text
 
 
 @pytest.mark.parametrize("path", ["", "PlatformOperator", "ClusterExtension", "Subscription"])
