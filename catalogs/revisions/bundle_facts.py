@@ -17,6 +17,7 @@ _FIELDS = {
     "suggested_namespace": "suggested namespace",
     "released_at": "created",
 }
+_OF_FACTS = (ChangeKind.BUNDLE_CHANGED, ChangeKind.DISPLAY_NAME_CHANGED)
 _Facts = dict[str, frozenset[str]]
 _NAME = "display name"  # no requirement: a change of its own
 
@@ -24,27 +25,26 @@ _NAME = "display name"  # no requirement: a change of its own
 def describe_bundles(
     changes: Sequence[PackageChange], first: Catalog, second: Catalog
 ) -> list[PackageChange]:
-    """The changes, with what differs as `before` and `after` of each changed bundle; a display name
-    that differs is a change of its own. Two queries, none without such bundles."""
-    wanted = {
-        (change.package, change.subject)
-        for change in changes
-        if change.kind == ChangeKind.BUNDLE_CHANGED
-    }
+    """The changes, with the differing facts as `before` and `after` of each changed bundle; a
+    display name that differs is a change of its own. Two queries, none without such bundles."""
+    wanted = {(change.package, change.subject) for change in changes if change.kind in _OF_FACTS}
     if not wanted:
         return list(changes)
     facts = _facts(wanted, (first.pk, second.pk))
     described = []
     for change in changes:
-        if change.kind != ChangeKind.BUNDLE_CHANGED:
+        if change.kind not in _OF_FACTS:
             described.append(change)
             continue
         key = (change.package, change.subject)
         old, new = facts.get((first.pk, *key), {}), facts.get((second.pk, *key), {})
         names = [next(iter(bundle.pop(_NAME, ())), "") for bundle in (old, new)]
         renamed = names[0] != names[1]
-        if old != new or not renamed:
-            described.append(change._replace(before=_only_in(old, new), after=_only_in(new, old)))
+        if old != new:
+            kind, before, after = ChangeKind.BUNDLE_CHANGED, _only_in(old, new), _only_in(new, old)
+            described.append(change._replace(kind=kind, before=before, after=after))
+        elif not renamed:
+            described.append(change)
         if renamed:
             kind, (before, after) = ChangeKind.DISPLAY_NAME_CHANGED, names
             described.append(change._replace(kind=kind, before=before, after=after))

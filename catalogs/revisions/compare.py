@@ -115,7 +115,9 @@ def _changed_bundles(
             own = (old.image, new.image) if old.image != new.image else ("", "")
             yield PackageChange(ChangeKind.IMAGES_CHANGED, package, name, *own)
         rewritten = by_blob and old.whole == new.whole and not images
-        if old.facts != new.facts or rewritten:
+        if not by_blob and old.differs_by_name_only(new):
+            yield PackageChange(ChangeKind.DISPLAY_NAME_CHANGED, package, name)
+        elif old.facts != new.facts or rewritten:
             yield PackageChange(ChangeKind.BUNDLE_CHANGED, package, name)
 
 

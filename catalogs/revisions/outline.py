@@ -22,7 +22,8 @@ _ZSTD_LEVEL = 9  # a package is a few kB: twice the ratio of level 1 at no measu
 class BundleOutline(msgspec.Struct, frozen=True, array_like=True):
     """A bundle. `blob` digests its bytes as published; `facts` what they say of installing it, in
     whatever form they say it; `images` the set of its related images. `whole`: it carries its whole
-    ClusterServiceVersion (olm.bundle.object), not olm.csv.metadata."""
+    ClusterServiceVersion (olm.bundle.object), not olm.csv.metadata. `requirements` digests `facts`
+    without the display name; empty in outlines that were stored without it."""
 
     version: str
     image: str
@@ -30,6 +31,12 @@ class BundleOutline(msgspec.Struct, frozen=True, array_like=True):
     facts: str
     images: str
     whole: bool
+    requirements: str = ""
+
+    def differs_by_name_only(self, other: "BundleOutline") -> bool:
+        """Whether the facts of both differ by the display name alone, as far as is known."""
+        same = self.requirements == other.requirements != ""
+        return same and self.facts != other.facts
 
 
 class ChannelOutline(msgspec.Struct, frozen=True, array_like=True):
@@ -75,8 +82,8 @@ _decode = msgspec.json.Decoder(Outline).decode
 
 def bundle_outline(facts: ParsedBundle, blob_sha256: str) -> BundleOutline:
     """`blob_sha256` is hexadecimal, or empty when the blob is not known."""
-    installing = (
-        *(facts.version, facts.release, facts.display_name, sorted(facts.install_modes)),
+    requirements = (
+        *(facts.version, facts.release, sorted(facts.install_modes)),
         *(facts.install_modes_known, facts.min_kube_version, facts.max_openshift_version),
         *(facts.suggested_namespace, facts.released_at, facts.constraint_count),
         sorted((required["name"], required["range"]) for required in facts.required_packages),
@@ -86,9 +93,11 @@ def bundle_outline(facts: ParsedBundle, blob_sha256: str) -> BundleOutline:
         version=facts.version,
         image=facts.image,
         blob=b64encode(bytes.fromhex(blob_sha256)[:DIGEST_BYTES]).decode(),
-        facts=_digest(installing),
+        # In this order, equal facts have the digest that older outlines have.
+        facts=_digest((*requirements[:2], facts.display_name, *requirements[2:])),
         images=_digest(sorted({image for _, image in facts.images if image})),
         whole=facts.webhooks is not None,
+        requirements=_digest(requirements),
     )
 
 

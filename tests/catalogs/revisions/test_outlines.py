@@ -1,7 +1,9 @@
 """Outlines of packages and what differs between two: pure, without a database."""
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,22 @@ def test_the_kinds_are_those_of_the_rows() -> None:
     stored = [kind for kind in ChangeKind if kind != ChangeKind.DISPLAY_NAME_CHANGED]
     assert [kind.value for kind in stored] == CatalogChange.Kind.values
     assert [kind.name for kind in stored] == CatalogChange.Kind.names
+
+
+def test_outlines_that_were_stored_without_requirements_are_compared_by_all_facts() -> None:
+    def of(name: str, *, older: bool = False) -> Outline:
+        row = bundle(blob=name.encode().hex(), display_name=name)
+        row = structs.replace(row, requirements="") if older else row
+        return outline("1.0.0", bundles={"etcd.v1.0.0": row})
+
+    assert told(of("aa"), of("bb"), by_blob=False)[0][0] == "display name changed"
+    assert told(of("aa", older=True), of("bb"), by_blob=False)[0][0] == "bundle changed"
+    assert told(of("aa", older=True), of("aa"), by_blob=False) == []
+    assert told(of("aa"), of("bb"))[0][0] == "bundle changed", "of one catalog"
+    row = bundle()
+    assert row.facts == "M3w3+igdC19V", "as stored in older outlines"
+    older = json.dumps([row.version, row.image, row.blob, row.facts, row.images, row.whole])
+    assert msgspec.json.decode(older, type=BundleOutline).requirements == ""
 
 
 def test_an_outline_comes_back_as_it_was_and_equal_ones_have_equal_hashes() -> None:

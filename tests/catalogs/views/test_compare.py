@@ -334,6 +334,24 @@ def test_a_display_name_that_differs_is_no_requirement(
     assert [(row["kind"], row["after"]) for row in rows] == [("display-name-changed", "Other")]
 
 
+def test_a_display_name_in_past_revisions_is_no_requirement(reader: Client, prod: Cluster) -> None:
+    for name in ("first", "second"):
+        catalog = make_catalog(cluster=prod, name=name, revision=0)
+        for _ in range(2):  # the bundles of the first revision are not stored any more
+            write_packages(catalog, {"kept": ["1.0.0"]}, display_name=f"Kept {name}")
+    query = {"from": "prod/first@1", "to": "prod/second@1"}
+    page = assert_page(reader.get(COMPARE, query))
+    assert "1 bundle with different display names" in page.text
+    assert "Display names differ kept.v1.0.0" in page.text
+    assert "different requirements or APIs" not in page.text
+    for catalog in Catalog.objects.all():
+        modes = [f"{catalog.name}Namespace"]
+        write_packages(catalog, {"kept": ["1.0.0"]}, display_name=catalog.name, install_modes=modes)
+        write_packages(catalog, {})
+    page = assert_page(reader.get(COMPARE, {"from": "prod/first@3", "to": "prod/second@3"}))
+    assert "1 bundle with different requirements or APIs" in page.text
+
+
 def test_each_difference_is_on_a_line_of_its_own_with_short_digests(
     reader: Client, prod: Cluster
 ) -> None:
