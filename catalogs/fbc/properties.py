@@ -14,6 +14,8 @@ import msgspec
 from catalogs.fbc import blob as fbc
 from catalogs.fbc.bundle import read_manifest
 
+# Types of properties by which a bundle depends on others.
+DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
 SHOWN = 200  # characters of a value
 DEEPEST = 12  # levels of nested constraints that are shown
 WIDEST = 50  # constraints on one level

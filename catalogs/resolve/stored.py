@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from catalogs.fbc.properties import DEPENDENCIES
 from catalogs.graph import GraphEntry
 from catalogs.models import (
     Bundle,
@@ -25,7 +26,6 @@ from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from catalogs.storage.blobs import read_blob
 
-DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
 BUNDLE_FIELDS = (
     *("name", "version", "release", "deprecated", "image"),
     *("required_packages", "constraint_count", "blob_id", "package"),

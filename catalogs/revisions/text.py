@@ -128,7 +128,7 @@ class ChangeLine:
 def lines(changes: Iterable[PackageChange], sides: Sides | None = None) -> list[ChangeLine]:
     """The changes of one package by kind, what may hurt first; of two catalogs with `sides`."""
     items: dict[str, list[str]] = {}
-    for change in _together(changes) if sides else changes:
+    for change in _merged(changes) if sides else changes:
         text = item_between(change, sides) if sides else item(change)
         items.setdefault(change.kind, []).append(text)
     titles = (
@@ -141,16 +141,16 @@ def lines(changes: Iterable[PackageChange], sides: Sides | None = None) -> list[
     ]
 
 
-def _together(changes: Iterable[PackageChange]) -> list[PackageChange]:
+def _merged(changes: Iterable[PackageChange]) -> list[PackageChange]:
     """The changes, with one for all bundles of the package that differ in the same way."""
     subjects: dict[PackageChange, list[str]] = {}
     for change in changes:
         same = change._replace(subject="") if change.kind in _OF_BUNDLES else change
         subjects.setdefault(same, []).append(change.subject)
-    return [change._replace(subject=_bundles(names)) for change, names in subjects.items()]
+    return [change._replace(subject=_names_of_bundles(names)) for change, names in subjects.items()]
 
 
-def _bundles(names: Sequence[str]) -> str:
+def _names_of_bundles(names: Sequence[str]) -> str:
     """`a.v1`, `2 versions (a.v1, a.v2)`; at most SUBJECTS_NAMED are named."""
     if len(names) == 1:
         return names[0]

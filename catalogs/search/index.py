@@ -369,11 +369,11 @@ def _stamped() -> QuerySet[Catalog, tuple[Any, ...]]:
     shown = Q(prediction_runs__cluster=None) | Q(prediction_runs__cluster=F("cluster"))
     rows = Catalog.objects.order_by("id").annotate(
         changed=Cast("changed_at", TextField()),
-        judged=Cast(Max("prediction_runs__changed_at", filter=shown), TextField()),
+        verdicts_changed=Cast(Max("prediction_runs__changed_at", filter=shown), TextField()),
         of_cluster=cluster,
     )
     return rows.values_list(
-        *("pk", "revision", "content_hash", "changed", "judged"),
+        *("pk", "revision", "content_hash", "changed", "verdicts_changed"),
         *("slug", "name", "namespace", "source_kind", "priority", "state", "access_method"),
         *("cluster_id", "of_cluster", "cluster__revision"),
     )

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from catalogs.contents.bundle_facts import ApiKind, Contents
+from catalogs.fbc.properties import DEPENDENCIES
 from catalogs.semver import blang_range
 from catalogs.verdicts.dependencies import (
     OLM_V0,
@@ -109,12 +110,8 @@ def deprecated(context: CheckContext) -> Answer:
 
 def dependency(context: CheckContext) -> Answer:
     bundle = context.bundle
-    declared = {
-        "olm.package.required": bundle.required_packages,
-        "olm.gvk.required": bundle.requires,
-        "olm.constraint": bundle.constraints,
-    }
-    types = [name for name, values in declared.items() if values]
+    declared = (bundle.required_packages, bundle.requires, bundle.constraints)
+    types = [name for name, values in zip(DEPENDENCIES, declared, strict=True) if values]
     return {"types": ", ".join(types)} if types else None
 
 

@@ -63,13 +63,13 @@ def requirements_of(
     requirements: list[Requirement] = [RequiredPackage(*package) for package in packages]
     requirements += apis
     others = []
-    pending = [*constraints]
+    pending = [*constraints][::-1]  # the next one last
     while pending:
-        constraint = pending.pop(0)
+        constraint = pending.pop()
         if (requirement := _requirement(constraint)) is not None:
             requirements.append(requirement)
         elif (nested := _nested(constraint, "all")) is not None:
-            pending = [*nested, *pending]
+            pending += nested[::-1]
         else:
             others.append(constraint)
     return list(dict.fromkeys(requirements)), others
@@ -182,14 +182,14 @@ class Dependency:
 class NamespaceResolver:
     """Resolves the dependencies of a bundle of the CatalogSource `own` (namespace, name) that is
     installed in `namespace`. `own_catalogs_only`: its OperatorGroup excludes the global catalogs.
-    `known` are the offers of all catalogs, which say what installed packages provide."""
+    `all_offers` are those of all catalogs: they say which APIs an installed package provides."""
 
     namespace: str
     own: tuple[str, str]
     own_catalogs_only: bool
     installed: Installed
     catalogs: Sequence[SearchedCatalog]
-    known: Offers
+    all_offers: Offers
 
     def search_key(self, catalog: SearchedCatalog) -> tuple[bool, int, bool, str]:
         """The catalog of the bundle first, then by priority, those of the namespace before the
@@ -198,8 +198,9 @@ class NamespaceResolver:
         return not is_own, -catalog.priority, catalog.namespace != self.namespace, catalog.name
 
     def resolve(self, requirement: Requirement) -> Dependency:
+        """The packages that OLM uses for the requirement."""
         text = requirement_text(requirement)
-        if present := installed_of(requirement, self.installed, self.known):
+        if present := installed_of(requirement, self.installed, self.all_offers):
             return Dependency(text, tuple(present), installed=True)
         if isinstance(requirement, RequiredPackage):
             for version in self.installed.get(requirement.name, ()):

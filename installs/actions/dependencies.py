@@ -49,7 +49,7 @@ def dependencies_of(choice: InstallChoice, rows: InstallRows, name: str) -> list
             # A ClusterCatalog of the same name has the same content.
             if source.name == catalog.name and catalog.namespace in ("", source.namespace)
         ],
-        known=merged(offers.values()),
+        all_offers=merged(offers.values()),
     )
     return [resolver.resolve(requirement) for requirement in requirements]
 

@@ -229,7 +229,8 @@ def spans(transitions: Sequence[Transition], operator: Operator) -> list[Span]:
     if operator.since and not starts:
         starts = [(operator.health, operator.since)]
     elif operator.since and starts[-1][0] == operator.health:
-        # In its first health, it may have been before it was observed.
+        # The time of the conditions replaces that of the observation if it is earlier, but not
+        # earlier than the health before; the first health may have begun before any observation.
         began = starts[-2][1] if len(starts) > 1 else None
         is_first = began is None and not changes[0].from_status
         if operator.since < starts[-1][1] and (is_first or (began and began <= operator.since)):

@@ -13,6 +13,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef
 
 from catalogs.contents.bundle_facts import ApiKind, Contents
+from catalogs.fbc.properties import DEPENDENCIES
 from catalogs.models import Bundle, BundleGVK, Catalog, Package
 from catalogs.revisions.text import plain
 from installs.models import Component, Operator
@@ -35,7 +36,6 @@ _BUNDLE_FIELDS = (
     *("name", "install_modes", "install_modes_known", "owned_api_services", "webhooks"),
     *("required_packages", "constraint_count"),
 )
-_SUPPORTED = ("olm.package.required", "olm.gvk.required", "olm.constraint")
 Parts = Mapping[tuple[str, str], list[Component]]  # (kind, namespace)
 
 
@@ -232,7 +232,7 @@ def _contents(
     types = set(texts(csv_details, "dependencies"))
     if row is not None:
         present = (bool(row.required_packages), needing, bool(row.constraint_count))
-        types |= {name for name, there in zip(_SUPPORTED, present, strict=True) if there}
+        types |= {name for name, there in zip(DEPENDENCIES, present, strict=True) if there}
     catalog_modes = frozenset(row.install_modes) if row and row.install_modes_known else None
     return Contents(
         name=operator.bundle,
@@ -244,9 +244,9 @@ def _contents(
         owned_api_services=csv_details.get("api_services", row.owned_api_services if row else None),
         webhooks=csv_details.get("webhooks", row.webhooks if row else None),
         conversion_webhooks=csv_details.get("conversion_webhooks"),
-        required_packages=(("", ""),) if _SUPPORTED[0] in types else (),
-        requires=(ApiKind("", "", ""),) if _SUPPORTED[1] in types else (),
-        constraints=({},) if _SUPPORTED[2] in types else (),
+        required_packages=(("", ""),) if DEPENDENCIES[0] in types else (),
+        requires=(ApiKind("", "", ""),) if DEPENDENCIES[1] in types else (),
+        constraints=({},) if DEPENDENCIES[2] in types else (),
     )
 
 

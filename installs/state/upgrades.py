@@ -142,10 +142,10 @@ def of_extension(row: Operator, offers: Sequence[UpgradeOffer]) -> Upgrade:
 
 
 def _offers_installed(row: Operator, offer: UpgradeOffer) -> bool:
-    """Whether the installed bundle is a candidate of the catalog that no other version is preferred
-    to for a deprecation."""
-    known = row.bundle in offer.parsed and row.bundle not in offer.deprecated
-    return known and not _reason_against(row, offer, row.bundle, (row.bundle,))
+    """Whether the installed bundle is a candidate of the catalog. A deprecated one is left out: the
+    controller prefers the bundles of other catalogs to it."""
+    listed = row.bundle in offer.parsed and row.bundle not in offer.deprecated
+    return listed and not _reason_against(row, offer, row.bundle, (row.bundle,))
 
 
 def _indirect(row: Operator, offer: UpgradeOffer, name: str, follow: Collection[str]) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from catalogs.fbc.properties import DEPENDENCIES
 from installs.diagnosis import types as diagnosis
 from installs.diagnosis.catalog_pods import CONNECTED, UNCONNECTED_SINCE
 from installs.diagnosis.resolution import RESOLUTION_FAILED, blamed_catalog, conflicting
@@ -23,7 +24,6 @@ from olmweb.kube.fields import Object, dig, items, number, read_time, text, text
 _PROPERTIES_LIMIT = 300_000  # characters of a CSV's properties that are parsed
 _STEPS = 300
 _DEPENDENTS = 200
-_DEPENDENCIES = ("olm.package.required", "olm.gvk.required", "olm.constraint")
 
 
 def subscription(obj: Object) -> DecodedObject | None:
@@ -175,7 +175,7 @@ def cluster_service_version(obj: Object) -> DecodedObject | None:
         "min_kube": text(obj, "spec", "minKubeVersion", limit=60),
         "max_openshift": None if noted is None else _max_openshift(noted),
         "dependencies": sorted(
-            {str(item["type"]) for item in properties if item.get("type") in _DEPENDENCIES}
+            {str(item["type"]) for item in properties if item.get("type") in DEPENDENCIES}
         ),
     }
     columns = component_columns(obj, phase=text(obj, "status", "phase"))

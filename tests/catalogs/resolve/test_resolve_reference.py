@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from catalogs.fbc.properties import DEPENDENCIES
 from catalogs.graph import GraphEntry, v0_candidates
 from catalogs.install_methods import InstallMethod
 from catalogs.resolve import BadQuestion, resolve
 from catalogs.resolve.facts import ResolverBundle, ResolverPackage
 from catalogs.resolve.platform_operator import listing, pick
-from catalogs.resolve.stored import DEPENDENCIES
 from catalogs.semver import blang_range, masterminds_range, parse
 from tests.conftest import SHARED
 
