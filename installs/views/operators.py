@@ -217,10 +217,8 @@ def _offered_actions(
         links.append(ActionLink(verb.APPROVE, "Approve", address, refused.get(verb.APPROVE)))
         primary = verb.APPROVE
     if upgradable:
-        available = operator.upgrade and operator.upgrade != operator.version
-        words = "Upgrade" if available else METHODS[operator.kind].change_words
-        links.append(link(verb.UPGRADE, words))
-        if not primary and available and not operator.upgrade_held:
+        links.append(link(verb.UPGRADE, _upgrade_words(operator)))
+        if not primary and _has_upgrade(operator) and not operator.upgrade_held:
             primary = verb.UPGRADE
     if configurable:
         links.append(link(verb.CONFIGURE, "Edit configuration"))
@@ -234,6 +232,15 @@ def _offered_actions(
         "primary": next((row for row in links if row.verb == primary), None),
         "more": [row for row in links if row.verb != primary],
     }
+
+
+def _has_upgrade(operator: Operator) -> bool:
+    return bool(operator.upgrade) and operator.upgrade != operator.version
+
+
+def _upgrade_words(operator: Operator) -> str:
+    """The action of the form `upgrade`, which also changes an operator of the newest version."""
+    return "Upgrade" if _has_upgrade(operator) else METHODS[operator.kind].change_words
 
 
 def _removed_page(request: HttpRequest, removed: detail.RemovedOperator) -> HttpResponse:
@@ -432,7 +439,7 @@ def _rows(request: HttpRequest, operators: Sequence[Operator]) -> list[Row]:
         if acts and not row.cluster.removed:
             off = refused.get(row.pk, frozenset())
             menu = {
-                verb.capitalize(): target
+                (_upgrade_words(row) if verb == "upgrade" else verb.capitalize()): target
                 for verb, target in _actions(row, url).items()
                 if verb not in off
             }

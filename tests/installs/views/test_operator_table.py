@@ -14,7 +14,7 @@ from django.utils import timezone
 from catalogs.models import Icon
 from installs.actions.buttons import rights_of
 from installs.diagnosis.knowledge import by_id
-from installs.models import AccessAnswer, Component
+from installs.models import AccessAnswer, Component, Operator
 from installs.queries.operator_table import OPERATORS
 from olmweb.models import Cluster, Preferences
 from olmweb.web.pagination import PAGE_SIZE
@@ -300,6 +300,9 @@ def test_the_menu_of_a_row_has_what_its_state_allows(olivia: User, prod: Cluster
         details={"plan": "install-first", "plan_namespace": "apps"},
     )  # fmt: skip
     fine = "/operators/prod/Subscription/apps/fine"
+    change = "Change channel or approval"
+    assert menu(writer, "fine") == {change: f"{fine}/upgrade", "Remove": f"{fine}/remove"}
+    Operator.objects.filter(name="fine").update(upgrade="9.0.0")
     assert menu(writer, "fine") == {"Upgrade": f"{fine}/upgrade", "Remove": f"{fine}/remove"}
     assert list(menu(writer, "broken")) == ["Retry", "Remove"]
     assert list(menu(writer, "first")) == ["Approve", "Remove"]
@@ -315,12 +318,13 @@ def test_the_menu_leaves_out_what_the_cluster_refuses_the_person(
     writer.force_login(olivia)
     make_subscription(prod, "fine", namespace="apps")
     make_subscription(prod, "other", namespace="free")
+    change = "Change channel or approval"
     for right in rights_of("remove", "Subscription", "apps"):
         keep(olivia, prod, right, allowed=False, age=5)
-    assert list(menu(writer, "fine")) == ["Upgrade"]
-    assert list(menu(writer, "other")) == ["Upgrade", "Remove"]
+    assert list(menu(writer, "fine")) == [change]
+    assert list(menu(writer, "other")) == [change, "Remove"]
     AccessAnswer.objects.update(checked_at=timezone.now() - timedelta(hours=2))
-    assert list(menu(writer, "fine")) == ["Upgrade", "Remove"], "an old answer says nothing"
+    assert list(menu(writer, "fine")) == [change, "Remove"], "an old answer says nothing"
 
 
 def test_people_who_may_not_act_have_no_menu(reader: Client, prod: Cluster) -> None:
