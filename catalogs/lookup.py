@@ -54,7 +54,7 @@ def get_catalog(cluster: str, slug: str) -> Catalog:
         raise Missing(
             f"There is no catalog “{slug[:100]}” {where}.",
             code="unknown-catalog",
-            hint="The page Catalogs and /api/v1/catalogs list those that are known.",
+            hint="See the list of catalogs.",
         )
     return catalog
 

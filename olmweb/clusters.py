@@ -69,10 +69,19 @@ def request_totals() -> dict[RequestCount, int]:
 
 
 def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:
-    """The cluster of that name, from `rows` when they are given. Raises Missing."""
+    """The cluster of that name, from `rows` when they are given. Raises Missing, also for a
+    configured cluster before its first sync, which has no row."""
     known = Cluster.objects.filter(name=name) if rows is None else rows
     cluster = next((row for row in known if row.name == name), None)
     if cluster is None:
+        if name in _configured_names():
+            raise Missing(
+                f"Cluster {name} is configured and was not synced yet.",
+                code="not-synced",
+                hint="Its first sync begins when OLM Web runs. If this stays, its log says more."
+                if settings.EMBEDDED
+                else "If this stays, check that a worker, the watcher and beat run.",
+            )
         names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True))
         raise Missing(
             f"There is no cluster {name[:100]}.",
@@ -80,6 +89,14 @@ def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:
             hint=f"Known clusters: {names or 'none'}.",
         )
     return cluster
+
+
+def _configured_names() -> Iterable[str]:
+    """None of an invalid setting, which the overview explains."""
+    try:
+        return parse_entries(settings.CLUSTERS)
+    except OlmwebError:
+        return ()
 
 
 def require_configured(cluster: Cluster) -> None:

@@ -362,7 +362,11 @@ def test_conditions_of_odd_shape_do_not_break_the_page(reader, catalog):
 def test_an_unknown_catalog_is_a_404_with_a_sentence(reader, catalog, path):
     response = reader.get(path)
     assert response.status_code == 404
-    assert "There is no catalog" in text_of(response)
+    text = text_of(response)
+    assert "There is no catalog" in text
+    assert "See the list of catalogs." in text
+    assert "/api/" not in response.content.decode().partition("<main")[2]
+    assert f'href="{LIST}">Catalogs</a>' in response.content.decode().partition("<main")[2]
 
 
 @pytest.mark.parametrize("path", [LIST, URL])

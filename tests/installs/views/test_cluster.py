@@ -494,6 +494,21 @@ def test_an_unknown_cluster_is_not_found(reader: Client, prod: Cluster, name: st
     assert "Known clusters: prod" in page.text
 
 
+@pytest.mark.parametrize(
+    ("embedded", "hint"), [(True, "its log says more"), (False, "check that a worker")]
+)
+def test_a_configured_cluster_without_a_sync_was_not_synced_yet(
+    reader: Client, prod: Cluster, settings: Any, embedded: bool, hint: str
+) -> None:
+    settings.EMBEDDED, settings.CLUSTERS = embedded, ["prod", "lab=lab-admin"]
+    page = assert_page(reader.get("/clusters/lab"), 404)
+    assert "Not synced yet Cluster lab is configured and was not synced yet." in page.text
+    assert hint in page.text
+    assert "There is no cluster" not in page.text
+    settings.CLUSTERS = ["not a name"]
+    assert "There is no cluster lab." in assert_page(reader.get("/clusters/lab"), 404).text
+
+
 def test_hostile_errors_are_escaped(reader: Client) -> None:
     cluster = make_cluster(name="prod", version=EVIL, server=EVIL)
     make_watch(cluster=cluster, resource=EVIL, kind=EVIL, state="retrying", error=EVIL * 30)
