@@ -34,7 +34,7 @@ from installs.notifications.select import send_again
 from olmweb.errors import OlmwebError
 from olmweb.eventlog.types import EventType
 from olmweb.models import Cluster
-from olmweb.web.admin import ModelAdmin, ReadOnlyAdmin, filter_by, labelled
+from olmweb.web.admin import NO_VALUE, ModelAdmin, ReadOnlyAdmin, filter_by, labelled
 
 if TYPE_CHECKING:
     RuleForm = forms.ModelForm[AllowRule]
@@ -270,10 +270,10 @@ class WebhookReceiverAdmin(ModelAdmin):
     form = WebhookReceiverForm
     fields = (
         *("name", "format", "host", "new_url", "signed", "new_secret", "remove_secret"),
-        *("types", "clusters", "enabled", "error"),
+        *("types", "clusters", "enabled", "problem"),
     )
-    readonly_fields = ("host", "signed", "error")
-    list_display = ("name", "host", "format", "enabled", "signed", "selected", "error")
+    readonly_fields = ("host", "signed", "problem")
+    list_display = ("name", "host", "format", "enabled", "signed", "selected", "problem")
     list_filter = ("enabled", "format")
     search_fields = ("name",)
     actions = ("send_test",)
@@ -311,6 +311,10 @@ class WebhookReceiverAdmin(ModelAdmin):
     @admin.display(description="events")
     def selected(self, row: WebhookReceiver) -> str:
         return ", ".join([*row.types, *row.clusters]) or "all"
+
+    @admin.display(ordering="error", empty_value=NO_VALUE)
+    def problem(self, row: WebhookReceiver) -> str:
+        return row.error
 
     @admin.action(description="Send a test event", permissions=["change"])
     def send_test(self, request: HttpRequest, queryset: QuerySet[WebhookReceiver]) -> None:

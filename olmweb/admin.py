@@ -25,7 +25,7 @@ from olmweb.models import (
     SyncRun,
 )
 from olmweb.tasks import enqueue
-from olmweb.web.admin import NO_VALUE, ReadOnlyAdmin, labelled
+from olmweb.web.admin import NO_VALUE, ReadOnlyAdmin, as_text, labelled
 
 if TYPE_CHECKING:
     DjangoUserAdmin = UserAdmin[User]
@@ -257,17 +257,7 @@ class AuditEventAdmin(ReadOnlyAdmin):
 
     @admin.display(description="details")
     def details(self, row: AuditEvent) -> str:
-        return "; ".join(f"{key.replace('_', ' ')}: {_text(row.detail[key])}" for key in row.detail)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_text(value[key])}" for key in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value in (None, "") else str(value)
+        return str(as_text(row.detail))
 
 
 # What the rows are. Migrations compare the names that the class of django-axes declares.

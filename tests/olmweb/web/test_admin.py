@@ -305,6 +305,29 @@ def test_a_rule_names_serviceaccounts_as_kubernetes_does(signed_in: Client) -> N
     assert "Service accounts" not in page
 
 
+def test_json_is_shown_in_words(signed_in: Client) -> None:
+    run = SyncRun.objects.create(target="prod", counts={"rows_written": 3, "requests": 1})
+    page = signed_in.get(address(SyncRun, "change", run.pk)).text
+    assert "Counts:" in page
+    assert "rows written: 3; requests: 1" in page
+    CatalogInspection.objects.update(failed={"unreachable": 18})
+    row = CatalogInspection.objects.get()
+    for page in (address(CatalogInspection, "changelist"),
+                 address(CatalogInspection, "change", row.pk)):  # fmt: skip
+        assert "unreachable: 18" in signed_in.get(page).text
+    CatalogInspection.objects.update(failed={})
+    page = signed_in.get(address(CatalogInspection, "changelist")).text
+    assert '<td class="field-failed">-</td>' in page
+
+
+def test_the_error_of_a_receiver_is_its_problem_as_in_other_lists(signed_in: Client) -> None:
+    row = WebhookReceiver.objects.get()
+    for page in ("changelist", "change"):
+        text = signed_in.get(address(WebhookReceiver, page, *[row.pk] * (page == "change"))).text
+        assert re.search(r">\s*Problem:?\s*<", text), page
+        assert not re.search(r">\s*Error:?\s*<", text), page
+
+
 @pytest.mark.parametrize(
     ("label", "task", "queue"),
     [("olmweb.Cluster", "installs.sync_cluster", "sync"),
