@@ -490,6 +490,51 @@ def test_long_names_of_the_audit_wrap_beside_their_boxes(new_page) -> None:
     assert min(offsets) >= 0
 
 
+def test_long_names_of_packages_stay_in_their_column(new_page) -> None:
+    page = new_page(viewport={"width": 1280, "height": 900})
+    sign_in(page, "admin")
+    page.goto("/software/?view=table")
+    rooms = page.locator(".olm-packages tbody th").evaluate_all(
+        """heads => heads.map(head => {
+          const cell = head.querySelector(".olm-package-cell > div").getBoundingClientRect();
+          return head.getBoundingClientRect().right - cell.right;
+        })"""
+    )
+    assert rooms
+    assert min(rooms) > 0
+    table = page.get_by_role("table", name="Packages")
+    assert table.evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
+
+
+def test_icons_of_the_administration_are_light_on_a_dark_page(new_page) -> None:
+    page = new_page(viewport={"width": 1280, "height": 900}, color_scheme="dark")
+    sign_in(page, "admin")
+    page.goto("/admin/auth/group/add/")
+    for name in (".selector-chooser button", ".search-label-icon", ".selector-chooseall"):
+        for icon in page.locator(name).all():
+            expect(icon).to_have_css("filter", "brightness(2)")
+    page.goto("/admin/installs/allowrule/add/")
+    expect(page.locator(".view-related").first).to_have_css("filter", "brightness(2)")
+
+
+def test_a_time_of_the_administration_breaks_after_its_date_at_most(new_page) -> None:
+    page = new_page(viewport={"width": 1280, "height": 900})
+    sign_in(page, "admin")
+    page.goto("/admin/olmweb/cluster/")
+    cell = page.locator("#result_list .field-checked_at").first
+    # Beside a column that takes all the room it can get.
+    cell.evaluate("""cell => {
+      cell.previousElementSibling.textContent = "word ".repeat(200);
+      cell.closest(".results").style.width = "40rem";
+    }""")
+    lines = cell.evaluate("""cell => {
+      const range = document.createRange();
+      range.selectNodeContents(cell);
+      return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+    }""")
+    assert lines <= 2
+
+
 def test_the_label_of_a_notice_is_as_wide_as_its_words_on_a_phone(new_page) -> None:
     page = new_page(viewport={"width": 390, "height": 844})
     page.goto("/operators/sandbox/ClusterExtension/-/queue")
