@@ -26,8 +26,8 @@ class TimelineEntry:
 
     `kind` is health, object, condition or event; `subject` names the object when it is not the
     page's own. `reason` is that of a health. `took` is how many seconds it was in the state before.
-    `first`: it was so when we first looked, and may have been before; where the cluster says since
-    when, `at` is its time and `first_seen_at` ours.
+    `first`: it was so when we first looked, and may have been before. Where the object reports that
+    its current state is older than the observation, `at` is its time and `seen_at` ours.
     For an Event `type` is Normal or Warning, `after_words` its reason, and `first_at` is set when
     it was seen more than once.
     """
@@ -42,7 +42,7 @@ class TimelineEntry:
     reason: str = ""
     took: float | None = None
     first: bool = False
-    first_seen_at: datetime | None = None
+    seen_at: datetime | None = None
     count: int = 1
     first_at: datetime | None = None
     source: str = ""
@@ -127,16 +127,16 @@ def _changes(
     for row in reversed(transitions):
         key = (row.kind, row.namespace, row.name)
         before = began.get((key, row.type))
-        began[key, row.type] = row.at
         kind = {HEALTH: "health", OBJECT: "object"}.get(row.type, "condition")
         if kind == "object":
             appeared.add((key, row.at))
         new = kind == "object" or before is not None or (key, row.at) in appeared
         report = reports.get((key, row.type)) if row is last[key, row.type] else None
-        first, since = _first_sight(row, report, new=new)
+        first, since = _first_sight(row, report, before, new=new)
+        at = began[key, row.type] = since or row.at
         entries.append(
             TimelineEntry(
-                at=since or row.at,
+                at=at,
                 kind=kind,
                 subject=_name(key, subject),
                 type=row.type,
@@ -144,29 +144,33 @@ def _changes(
                 after_words=row.to_status if kind == "health" else _state(row, "to"),
                 message=row.message,
                 reason=row.to_reason if kind == "health" else "",
-                took=(row.at - before).total_seconds() if before and kind != "object" else None,
+                took=(at - before).total_seconds() if before and kind != "object" else None,
                 first=first,
-                first_seen_at=row.at if since else None,
+                seen_at=row.at if since else None,
             )
         )
     return entries[::-1]
 
 
 def _first_sight(
-    row: Transition, report: ConditionReport | None, *, new: bool
+    row: Transition, report: ConditionReport | None, before: datetime | None, *, new: bool
 ) -> tuple[bool, datetime | None]:
-    """Whether the state may be older than our first look, and the object's own time of it.
+    """Whether the state may be older than our first look, and the object's own time of it, if that
+    is earlier than the observation and later than the change `before` it.
 
     The object's time counts while its state is still the same. `new`: the object came after our
-    first look.
+    first look, or its state changed since.
     """
-    if new or row.from_status or row.from_reason:
+    first = not (new or row.from_status or row.from_reason)
+    if not first and before is None:
         return False, None
     now = (report.status[:20], report.reason[:1024]) if report else ()
     if report is None or (row.to_status, row.to_reason) != now or row.uid not in ("", report.uid):
-        return True, None
-    earlier = report.since < row.at - CLOCKS_DIFFER
-    return earlier, report.since if earlier else None
+        return first, None
+    is_late = report.since < row.at - CLOCKS_DIFFER
+    if not is_late or (before is not None and report.since <= before):
+        return False, None
+    return first, report.since
 
 
 def _state(row: Transition, end: str) -> str:

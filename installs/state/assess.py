@@ -234,7 +234,9 @@ def _diagnose(
     row.broken_name = broken.name[:253] if broken else ""
     if (old_health, old_reason) == (row.health, reason):
         return []
-    began = _reason_began([row, *operators.components[row.pk]], reason) if is_new else None
+    began = _reason_began([row, *operators.components[row.pk]], reason)
+    if began and not is_new and not (row.since and row.since < began <= context.now):
+        began = None  # the reason is older than the health before it, or clocks differ
     row.since = began or context.now
     return [
         transition(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from installs.models import (
     ClusterOperator,
@@ -177,6 +178,30 @@ def test_a_change_of_the_reason_alone_is_recorded_and_restarts_since(
         "Failed",
         "InstallFailed",
     )
+
+
+@pytest.mark.parametrize(
+    ("transition", "since"),
+    [
+        ("2026-01-02T05:00:00Z", datetime(2026, 1, 2, 5, tzinfo=UTC)),
+        ("2026-01-02T02:00:00Z", None),  # before the health that it replaced
+        ("2036-01-02T05:00:00Z", None),  # a clock that differs
+    ],
+)
+def test_a_change_that_is_observed_late_began_when_its_condition_changed(
+    fake: KubeFake, cluster: Cluster, transition: str, since: datetime | None
+) -> None:
+    world.put_failed(fake, "bad", "UnpackFailed")
+    sync_cluster(cluster)
+    begun, uid = timezone.now(), Operator.objects.get().uid
+    failed = condition("Installed", "False", "InstallFailed", "something else")
+    later = {**failed, "lastTransitionTime": transition}
+    world.put_platform_operator(fake, "bad", later, uid=uid)
+    sync_cluster(cluster)
+    row = Operator.objects.get()
+    assert row.since is not None
+    assert row.since == since or (since is None and begun <= row.since <= timezone.now())
+    assert Transition.objects.filter(name="bad", type="Health").latest("id").at >= begun
 
 
 def test_a_message_that_changes_is_kept_without_a_transition(

@@ -130,6 +130,30 @@ def test_what_we_saw_change_is_told_at_our_time(reader: Client, prod: Cluster) -
     assert told.count("first seen") == 1
 
 
+def test_a_change_that_we_saw_late_stands_at_the_time_of_the_object(
+    reader: Client, prod: Cluster
+) -> None:
+    began, seen = NOW - timedelta(hours=2, minutes=1), NOW - timedelta(minutes=5)
+    row = make_operator(
+        cluster=prod, health="Failed", reason="Odd", uid="u1", since=began,
+        conditions=[condition(since=stamp(began))],
+    )  # fmt: skip
+    for kind, fine in (("Installed", "True"), ("Health", "Healthy")):
+        bad = "False" if kind == "Installed" else "Failed"
+        make_transition(
+            subject=row, type=kind, from_status="Unknown", to_status=fine, uid="u1",
+            at=NOW - timedelta(hours=5, minutes=1, seconds=30),
+        )  # fmt: skip
+        make_transition(
+            subject=row, type=kind, from_status=fine, to_status=bad, to_reason="Odd", uid="u1",
+            at=seen,
+        )  # fmt: skip
+    told = story(reader)
+    assert "2 h ago Healthy Failed Odd after 3 h observed 5 min ago" in told
+    assert "2 h ago Installed: True False · Odd after 3 h observed 5 min ago" in told
+    assert "first seen" not in told
+
+
 def test_an_object_of_the_same_name_does_not_speak_for_the_one_before(
     reader: Client, prod: Cluster
 ) -> None:
