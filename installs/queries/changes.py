@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.utils import timezone
 
-from installs.models import FAILING, NEEDS_ATTENTION, Action, Health, Transition
+from installs.models import FAILING, NEEDS_ATTENTION, Action, Health, Operator, Transition
 from olmweb.models import Cluster, SyncRun
 from olmweb.web.revisions import PerRevision
 
@@ -81,7 +81,7 @@ class Recent:
     `first_seen` counts operators of the first sync, whose state is no change, and `added` those
     that came later; both are 0 for several clusters, whose page does not show them. Of the removed
     operators `failing_removed` were failing, and `replaced` of these have a healthy operator of the
-    same name on their cluster.
+    same name on their cluster now.
     """
 
     directions: tuple[Direction, ...]
@@ -133,7 +133,8 @@ def direction_of(kind: str, before: str, after: str) -> str:
 
 
 def recent(clusters: Sequence[Cluster]) -> Recent:
-    """Changes on these clusters in the last 24 hours; two queries if clusters changed."""
+    """Changes on these clusters in the last 24 hours; two queries if clusters changed, and one if
+    failing operators were removed."""
     now = timezone.now()
     histories = _HISTORIES.of(clusters).values()
     rows = [row for history in histories for row in history.latest.values() if row[3] >= now - DAY]
@@ -160,14 +161,14 @@ def recent(clusters: Sequence[Cluster]) -> Recent:
         for kind, _, after, _, pk, cluster, _, _, name, _ in rows
         if kind == "Object" and after == "deleted" and pk in ended
     ]
-    healths: dict[tuple[Any, ...], str] = {}
-    for _, _, after, _, _, *identity, _ in rows:
-        healths.setdefault(tuple(identity), after)
-    healthy = {
-        (cluster, name)
-        for (cluster, _, _, name), health in healths.items()
-        if health == Health.HEALTHY
-    }
+    healthy: set[tuple[int, str]] = set()
+    if failing:
+        operators = Operator.objects.filter(
+            cluster__in={cluster for cluster, _ in failing},
+            name__in={name for _, name in failing},
+            health=Health.HEALTHY,
+        )
+        healthy.update(operators.order_by().values_list("cluster", "name"))
     return Recent(
         directions,
         _hours(counts, now),

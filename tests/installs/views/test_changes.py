@@ -142,7 +142,7 @@ def test_removed_operators_that_failed_and_were_replaced_are_said(
     new = make_operator(cluster=prod, kind="Subscription", namespace="apps", name="etcd")
     make_transition(
         subject=new, type="Health", from_status="Installing", to_status="Healthy",
-        at=now - timedelta(minutes=4),
+        at=now - timedelta(days=2),
     )  # fmt: skip
     text = assert_page(reader.get("/")).text
     assert "3 removed (2 of them failing, 1 replaced by a healthy operator)" in text
