@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Page, Response, expect
@@ -130,6 +131,23 @@ def test_a_reader_at_work_is_not_interrupted_and_sees_the_change_afterwards(
         expect(row).to_have_count(0)
         page.evaluate("() => getSelection().removeAllRanges()")
     expect(row).to_be_visible(timeout=steps.SEEN_MS)
+
+
+def test_the_box_of_all_rows_does_not_stop_updates(new_page, cluster) -> None:
+    page = new_page()
+    cluster.apply(PLATFORM_OPERATORS, VERSION, MANIFEST, field_manager="terminal")
+    steps.sign_in(page, "operator")
+    page.goto(f"/operators/?view=all&q={NAME}")
+    box = page.locator("main [name=operator]")
+    expect(box).to_have_count(1, timeout=steps.SEEN_MS)
+    # As Cancel of a bulk change leads back: the server ticked the row, the script the box of all.
+    ticked = urlencode({"operator": box.get_attribute("value")})
+    page.goto(f"/operators/?view=all&q={NAME}&{ticked}")
+    expect(box).to_be_checked()
+    expect(page.get_by_label("Select all rows")).to_be_checked()
+
+    cluster.delete(PLATFORM_OPERATORS, VERSION, NAME)
+    expect(box).to_have_count(0, timeout=steps.SEEN_MS)
 
 
 def test_how_long_a_failure_lasts_is_counted_in_the_words_of_the_server(new_page) -> None:
