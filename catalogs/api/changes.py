@@ -111,7 +111,7 @@ class CompareParameters(ReportParameters):
 def list_changes(
     request: HttpRequest, cluster: str, catalog: str, query: Query[ChangesParameters]
 ) -> HttpResponseBase:
-    """What each revision changed, newest first; with `from` one net difference by package."""
+    """The changes of each revision, newest first; with `from` one net difference by package."""
     row = lookup.get_catalog(cluster, catalog)
     if query.origin:
         return _changes_from(request, row, query)
@@ -146,7 +146,7 @@ def _changes_from(
 
 @router.get("/compare", response=Page[CatalogDifferenceRow])
 def compare(request: HttpRequest, query: Query[CompareParameters]) -> HttpResponseBase:
-    """What differs between two catalogs or revisions: what is removed, added and changed."""
+    """The difference of two catalogs or revisions: packages removed, added and changed."""
     start, end = _point("from", query.first), _point("to", query.second)
     moves = start.sides(end) is not None
 

@@ -317,7 +317,8 @@ def get_resolution(
     package: str,
     query: Query[ResolutionParameters],
 ) -> HttpResponseBase:
-    """Which bundle would be chosen, and what excludes the others. Reads the stored catalog only."""
+    """The bundle that OLM would choose, and the reasons that exclude the others, by the stored
+    catalog."""
     row = lookup.get_package(cluster, catalog, package)
 
     def build() -> object:

@@ -150,8 +150,8 @@ class Audit:
 
 @router.get("/audit", response=Audit)
 def get_audit(request: HttpRequest, query: Query[AuditParameters]) -> HttpResponseBase:
-    """Which packages could be installed by an install method, and by which rule not, from stored
-    verdicts; with a cluster, beside what it has. Verdicts that differ from that come first."""
+    """The verdicts of an install method on the packages of a catalog, with the deciding rules; with
+    a cluster, compared with its operators. Verdicts that differ from the operators come first."""
     if query.namespace and not query.cluster:
         raise refuse("namespace", "namespace is of a cluster: cluster is needed, too.")
     form = query.format or "json"

@@ -78,8 +78,8 @@ def get_bundle_contents(
     bundle: str,
     query: Query[ContentsParameters],
 ) -> HttpResponseBase:
-    """What the bundle would install: objects, permissions (dangerous ones first), CRDs with who
-    owns them now, webhooks, images, dependencies."""
+    """The contents of the bundle: objects, permissions (dangerous ones first), CRDs with their
+    current owner, webhooks, images, dependencies."""
     row = lookup.get_bundle(lookup.get_package(cluster, catalog, package), bundle)
     where = cluster_of(query, row.package.catalog)
     return answer_one(request, _state(row, where), lambda: _contents_row(row, where), query)

@@ -83,7 +83,7 @@ _RESPONSES = {
 
 @router.get("/events", response=Page[LoggedEvent], auth=PEOPLE_ONLY, openapi_extra=_RESPONSES)
 def list_events(request: HttpRequest, query: Query[EventParameters]) -> HttpResponseBase:
-    """What happened, oldest first: changes of operators and their objects, actions, install
+    """The events, oldest first: changes of operators and their objects, actions, install
     requests, catalogs and clusters.
 
     Ids grow in the order of the list, also over pages and time: a client that requests the events

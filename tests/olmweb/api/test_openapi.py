@@ -93,6 +93,13 @@ def test_every_operation_has_its_errors_headers_and_a_name_that_a_person_would_c
     }
 
 
+def test_every_description_names_its_subject_and_asks_no_question() -> None:
+    for path, methods in openapi_document()["paths"].items():
+        for operation in methods.values():
+            words = operation["description"].split()
+            assert words[0] not in {"How", "What", "When", "Where", "Which", "Who", "Why"}, path
+
+
 def test_every_enum_is_one_schema_and_every_state_is_an_enum() -> None:
     document = openapi_document()
     schemas = document["components"]["schemas"]
