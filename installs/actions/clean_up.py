@@ -150,7 +150,7 @@ def _consequences(rows: Sequence[Leftover]) -> Iterator[str]:
         yield (
             f"All custom resources of {len(crds)} CustomResourceDefinition"
             f"{'s' if len(crds) > 1 else ''} are deleted{f' ({count})' if count else ''}, then the "
-            "definitions. Nothing brings them back."
+            f"definition{'s' if len(crds) > 1 else ''}. Nothing brings them back."
         )
     if converting := [row.name for row in crds if row.converts]:
         yield (

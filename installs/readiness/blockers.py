@@ -242,7 +242,7 @@ def reported_incompatible(reported: ReportedOperator, subject: CheckedOperator) 
         f"{subject.reported_by} names {reported.kind} {reported.words} as incompatible with the "
         f"next minor version; the stored facts of {subject.kind} {subject.name} don't confirm it.",
         (
-            "Wait until OLM checks again: a message that is out of date clears by itself.",
+            "Wait until OLM checks again: a message that is out of date clears automatically.",
             f"If it stays, read the annotations of {reported.kind} {reported.words} "
             f"({_get_command(reported)} -o yaml), then upgrade the operator or remove it.",
         ),
@@ -291,7 +291,7 @@ def operator_condition(subject: CheckedOperator) -> UpgradeBlocker | None:
         f"OperatorCondition {subject.bundle} says Upgradeable=False{message} OLM does not "
         "upgrade it until the condition changes.",
         (
-            "Do what the message asks for; the condition clears by itself.",
+            "Do what the message asks for; the condition clears automatically.",
             f"Or override it at your own risk: add an entry of type Upgradeable with status True "
             f"in spec.overrides of OperatorCondition {subject.bundle} in {subject.namespace}.",
         ),

@@ -541,9 +541,8 @@ def _cluster_blocker(blocker: UpdateBlocker) -> UpgradeBlocker:
     remedy = _remedy_of(blocker.message)
     if reported:
         row = "its row says" if len(reported) == 1 else "their rows say"
-        remedy = (
-            f"Upgrade or remove {listed(reported)}, as {row}. The condition then clears by itself."
-        )
+        remedy = f"Upgrade or remove {listed(reported)}, as {row}. "
+        remedy += "The condition then clears automatically."
     if blocker.kind == "ClusterOperator":
         code, verb = "cluster-operator", "says Upgradeable=False"
     else:
@@ -606,7 +605,7 @@ def _delayer_remedies(row: ClusterOperator) -> tuple[str, ...]:
 
 def _remedy_of(message: str) -> str:
     step = "Do what its message asks for" if _REQUEST.search(message) else "Resolve the cause"
-    return f"{step}; the condition clears by itself."
+    return f"{step}; the condition clears automatically."
 
 
 def _one_line(message: str) -> str:

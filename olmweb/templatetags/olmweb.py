@@ -201,7 +201,9 @@ def installed_label(value: str, other_catalog: str = "", title: str = "") -> Saf
     words, name, css = HEALTH.get(value, (value or "Unknown", "question-circle", ""))
     words = "Installed" if value == "Healthy" else words
     shown = label(words, name, css, title)
-    return format_html("{} from {}", shown, other_catalog) if other_catalog else shown
+    if not other_catalog:
+        return shown
+    return format_html('{} <span class="olm-small">from {}</span>', shown, other_catalog)
 
 
 @register.filter

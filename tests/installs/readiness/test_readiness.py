@@ -436,9 +436,9 @@ def test_a_failing_cluster_links_to_the_cluster_operator_in_the_column_of_resolu
     step += "that was started with it does not complete. Why ClusterOperator etcd fails"
     assert step in text
     assert (
-        "Resolve the cause; the condition clears by itself. ClusterOperator insights is no part of "
-        "OLM, so this console can't clear its conditions: see oc describe clusteroperator insights "
-        "Conditions and next steps of ClusterOperator insights"
+        "Resolve the cause; the condition clears automatically. ClusterOperator insights is no part "
+        "of OLM, so this console can't clear its conditions: see oc describe clusteroperator "
+        "insights Conditions and next steps of ClusterOperator insights"
     ) in text
 
 
@@ -463,7 +463,9 @@ def test_a_remedy_refers_to_the_message_only_if_it_asks_for_something(
     prod: Cluster, message: str, step: str
 ) -> None:
     make_blocking(prod, message)
-    assert the_row(prod, "cluster-operator").ways == (f"{step}; the condition clears by itself.",)
+    assert the_row(prod, "cluster-operator").ways == (
+        f"{step}; the condition clears automatically.",
+    )
 
 
 def test_a_named_operator_without_stored_facts_takes_its_maximum_from_the_message(

@@ -31,7 +31,9 @@ def run(**fields: Any) -> SyncRun:
 
 def test_before_anything_was_asked_it_says_what_will_be_here(reader: Client) -> None:
     assert "No actions yet" in assert_page(reader.get("/activity/")).text
-    assert "No sync run yet" in assert_page(reader.get("/activity/", {"show": "syncs"})).text
+    syncs = assert_page(reader.get("/activity/", {"show": "syncs"})).text
+    assert "No sync run yet" in syncs
+    assert "The overview shows the steps to the first one. To the overview" in syncs
 
 
 def test_a_hint_stands_once_a_page_for_each_target(reader: Client) -> None:

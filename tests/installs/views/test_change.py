@@ -207,6 +207,7 @@ def test_the_objects_that_a_removal_takes_along_are_counted_on_request(
     owner = {"owner_kind": "BundleDeployment", "owner_name": "etcd"}
     served = {"served": ["v1alpha1"], **owner}
     make_crd(cluster=prod, name="platformoperators.platform.openshift.io", **served)
+    assert "Count its custom resources" in assert_page(writer.get(REMOVE)).text
     make_crd(cluster=prod, name="nobodies.example.com", **owner)
     make_crd(cluster=prod, name="retired.example.com", **{**owner, "served": []})
     with client_for(prod) as client:

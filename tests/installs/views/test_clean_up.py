@@ -77,6 +77,8 @@ def test_the_steps_are_in_the_order_that_works_and_a_namespace_is_not_chosen_by_
     assert (planned.verb, planned.kind, planned.name) == ("clean-up", "Subscription", "etcd")
     assert from_json(to_json(planned.steps)) == planned.steps
     assert "(3 when the cluster was read last)" in planned.consequences[0]
+    assert ", then the definitions." in planned.consequences[0]
+    assert ", then the definition." in plan(prod, PLAIN).consequences[0]
     with_namespace = plan(prod, PLAIN, CRD, "Namespace apps", without_conversion=True)
     assert with_namespace.steps[-1].label == "Namespace apps"
     assert with_namespace.consequences[-1].endswith("with everything in it.")

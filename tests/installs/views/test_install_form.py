@@ -207,13 +207,15 @@ def test_the_form_warns_where_automatic_approval_leads_from_an_older_version(
     make_package(catalog=package.catalog, name="policy", channels=channels)
     form = INSTALL.replace("/etcd/", "/policy/")
     chosen = {"path": "Subscription", "version": "0.6.1", "approval": "Automatic"}
-    warning = "OLM upgrades policy.v0.6.1 to 1.1.0 by itself, right after the installation"
+    warning = "OLM upgrades policy.v0.6.1 to 1.1.0 automatically, right after the installation"
     text = assert_page(writer.get(form, chosen)).text
     assert warning in text
     assert "To stay at the starting version, choose Manual." in text
     assert text.index(warning) < text.index("Export instead")
     for quiet in ({"approval": "Manual"}, {"version": "1.1.0"}, {"version": ""}):
-        assert "by itself" not in assert_page(writer.get(form, chosen | quiet)).text, quiet
+        assert "OLM upgrades policy" not in assert_page(writer.get(form, chosen | quiet)).text, (
+            quiet
+        )
 
 
 def test_export_instead_takes_everything_that_the_form_says(
