@@ -436,8 +436,8 @@ def test_a_failing_cluster_links_to_the_cluster_operator_in_the_column_of_resolu
     step += "that was started with it does not complete. Why ClusterOperator etcd fails"
     assert step in text
     assert (
-        "Resolve the cause; the condition clears automatically. ClusterOperator insights is no part "
-        "of OLM, so this console can't clear its conditions: see oc describe clusteroperator "
+        "Resolve the cause; the condition clears automatically. ClusterOperator insights is no "
+        "part of OLM, so this console can't clear its conditions: see oc describe clusteroperator "
         "insights Conditions and next steps of ClusterOperator insights"
     ) in text
 
