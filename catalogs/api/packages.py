@@ -180,8 +180,8 @@ def _with_versions(number: str) -> Q:
 def _upgraded(value: str) -> Q:
     """Packages with this value of the facet of upgrade paths."""
     groups = current_index(catalog_stamps()).groups
-    rows = ((row, (row, *group.rows)) for group in groups for row in group.rows)
-    return Q(pk__in=[row.id for row, first in rows if upgrades(first) == value])
+    rows = [(row.id, upgrades((row, *group.rows))) for group in groups for row in group.rows]
+    return Q(pk__in=[pk for pk, row_value in rows if row_value == value])
 
 
 def _matching(query: str) -> Q:

@@ -28,7 +28,7 @@ class PerRevision(Generic[Value]):
 
     `read` gets ids and returns the value of each, from the rows that the revision covers alone:
     nothing that depends on the person, on the time or on other rows. A value is shared by requests
-    of all threads: nothing in it is changed; what is missing in a mapping may be added.
+    of all threads and must not be changed.
     """
 
     def __init__(self, read: Callable[[Collection[Any]], Mapping[Any, Value]]) -> None:
@@ -51,11 +51,6 @@ class PerRevision(Generic[Value]):
                 values[pk] = value
                 self._stored[pk] = changed[pk], value
         return values
-
-    def retain(self, ids: Collection[Any]) -> None:
-        """Drops the values of all other ids, whose rows don't exist any more."""
-        for pk in self._stored.keys() - set(ids):
-            self._stored.pop(pk, None)
 
     def stored(self, pk: Any) -> Value | None:
         """The value of the last revision that was read, for a `read` that builds on it."""
