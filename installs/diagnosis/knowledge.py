@@ -43,7 +43,7 @@ STAGES = {
     "source": ("source_nodes", "source_pods", "source"),
     "convert": ("convert_modes", "convert_bundle"),
     "unpack": (
-        *("unpack_sources", "unpack_rukpak"),
+        *("unpack_sources", "unpack_configmaps", "unpack_rukpak"),
         *("unpack_catalog", "unpack_network", "unpack_image", "unpack_layers"),
         *("unpack_jobs", "unpack_bundle"),
     ),
