@@ -1,8 +1,10 @@
 """What only a browser can tell: where things stand on a page."""
 
 import re
+from itertools import pairwise
 
 import pytest
+from django.template.loader import get_template
 from playwright.sync_api import expect
 
 from installs.queries.operator_table import OPERATORS
@@ -504,6 +506,20 @@ def test_long_names_of_packages_stay_in_their_column(new_page) -> None:
     assert min(rooms) > 0
     table = page.get_by_role("table", name="Packages")
     assert table.evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
+
+
+@pytest.mark.parametrize("name", ["400.html", "500.html"])
+def test_pages_of_errors_without_a_shell_have_room_between_their_lines(new_page, name: str) -> None:
+    page = new_page(viewport={"width": 1280, "height": 900})
+    body = get_template(name).render()
+    page.route("**/error", lambda route: route.fulfill(content_type="text/html", body=body))
+    page.goto("/error")
+    boxes = [line.bounding_box() for line in page.locator("main > *").all()]
+    gaps = [below["y"] - above["y"] - above["height"] for above, below in pairwise(boxes)]
+    assert len(gaps) == 3
+    assert min(gaps) >= 8
+    link = page.get_by_role("link", name="To the overview").bounding_box()
+    assert link["height"] >= 24
 
 
 def test_icons_of_the_administration_are_light_on_a_dark_page(new_page) -> None:
