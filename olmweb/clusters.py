@@ -78,9 +78,12 @@ def get_cluster(name: str, rows: Iterable[Cluster] | None = None) -> Cluster:
             raise Missing(
                 f"Cluster {name} is configured and was not synced yet.",
                 code="not-synced",
-                hint="Its first sync begins when OLM Web runs. If this stays, its log says more."
-                if settings.EMBEDDED
-                else "If this stays, check that a worker, the watcher and beat run.",
+                hint="It is shown after its first sync. If this stays, "
+                + (
+                    "the log of OLM Web says more."
+                    if settings.EMBEDDED
+                    else "check that a worker, the watcher and beat run."
+                ),
             )
         names = ", ".join(Cluster.objects.order_by("name").values_list("name", flat=True))
         raise Missing(

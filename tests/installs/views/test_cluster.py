@@ -495,7 +495,11 @@ def test_an_unknown_cluster_is_not_found(reader: Client, prod: Cluster, name: st
 
 
 @pytest.mark.parametrize(
-    ("embedded", "hint"), [(True, "its log says more"), (False, "check that a worker")]
+    ("embedded", "hint"),
+    [
+        (True, "the log of OLM Web says more"),
+        (False, "stays, check that a worker"),
+    ],
 )
 def test_a_configured_cluster_without_a_sync_was_not_synced_yet(
     reader: Client, prod: Cluster, settings: Any, embedded: bool, hint: str
