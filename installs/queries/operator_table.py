@@ -23,6 +23,7 @@ from installs.methods import AUTOMATIC
 from installs.models import Component, Health, Operator
 from installs.queries.operators import (
     OperatorFilters,
+    awaits_first_approval,
     flapping,
     has_installed_nothing,
     is_slow,
@@ -161,7 +162,7 @@ def operator_lines(operators: Sequence[Operator]) -> list[OperatorLine]:
                 why="" if waits else why(row),
                 slow=is_slow(row),
                 flapping=unsteady.get(row.pk, 0),
-                version="" if nothing else row.version,
+                version="" if nothing or awaits_first_approval(row) else row.version,
                 managed=managed,
                 approval=approval if row.kind == "Subscription" else "",
                 icon=icons.get(row.pk, ""),

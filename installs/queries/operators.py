@@ -41,6 +41,7 @@ from installs.queries.operator_index import (
     facts_of,
     only,
 )
+from installs.state.observation import details_of
 from olmweb.models import Cluster
 from olmweb.web.revisions import PerRevision
 
@@ -583,6 +584,12 @@ def has_installed_nothing(operator: Operator) -> bool:
     method = METHODS.get(operator.kind)
     before = (method is None or method.upgradable) and operator.version
     return entry is not None and entry.installs_nothing and not before
+
+
+def awaits_first_approval(operator: Operator) -> bool:
+    """Whether its first InstallPlan requires approval: its version is that of the plan."""
+    waits = operator.kind == "Subscription" and operator.health == Health.NEEDS_APPROVAL
+    return waits and not details_of(operator).get("installed_csv")
 
 
 def finding_of(operator: Operator) -> Finding | None:

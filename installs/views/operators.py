@@ -158,7 +158,8 @@ def operator_detail(
         **_offered_actions(
             request, operator, details, upgradable=upgradable, configurable=configurable
         ),
-        "installed_nothing": queries.has_installed_nothing(operator),
+        "installed_nothing": queries.has_installed_nothing(operator)
+        or queries.awaits_first_approval(operator),
         "progress": progress_of(operator, operator.route),  # type: ignore[attr-defined]
         **details,
         "steps": remedy_steps(
@@ -457,14 +458,13 @@ def _actions(row: Operator, url: str) -> dict[str, str]:
     if method is None:
         return {}
     waits = row.health == Health.NEEDS_APPROVAL
-    first = row.kind == "Subscription" and waits and not details.get("installed_csv")
     addresses = {}
     if waits and details.get("plan"):
         namespace = str(details.get("plan_namespace") or row.namespace)
         addresses["approve"] = address(
             "installs:approve", row.cluster.name, namespace, str(details["plan"])
         )
-    if method.upgradable and not first:
+    if method.upgradable and not queries.awaits_first_approval(row):
         addresses["upgrade"] = f"{url}/upgrade"
     if row.health in NEEDS_ATTENTION and not waits:
         addresses["retry"] = f"{url}/retry"

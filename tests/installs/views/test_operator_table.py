@@ -103,7 +103,7 @@ def test_a_first_install_that_waits_needs_approval(reader: Client, prod: Cluster
         reason="RequiresApproval", details={"approval": "Manual", "plan": "install-new"},
     )  # fmt: skip
     text = assert_page(reader.get(URL, ALL)).text
-    assert "Needs approval RequiresApproval 1.0.0 stable Manual" in text
+    assert "Needs approval RequiresApproval – stable Manual" in text
 
 
 def test_managed_namespaces_are_those_of_the_operator_group(reader: Client, prod: Cluster) -> None:
@@ -161,6 +161,14 @@ def test_what_was_never_installed_has_neither_a_version_nor_managed_namespaces(
     assert "2.6.2" not in page.text
     page = assert_page(reader.get("/operators/prod/PlatformOperator/-/platform"))
     assert "Version – (2.6.2 is not installed)" in page.text
+
+
+def test_the_version_of_a_first_installplan_is_not_installed(reader: Client, prod: Cluster) -> None:
+    make_subscription(prod, "first", namespace="apps", installed="", health="NeedsApproval")
+    (row,) = exported(reader, view="all")
+    assert row["version"] == ""
+    page = assert_page(reader.get("/operators/prod/Subscription/apps/first"))
+    assert "Version – (1.0.0 is not installed)" in page.text
 
 
 def test_the_icon_is_that_of_its_own_catalog(reader: Client, prod: Cluster) -> None:
