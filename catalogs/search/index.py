@@ -47,6 +47,7 @@ MANY = "3-or-more"
 DIRECT, INTERMEDIATE, NO_UPGRADE, UNKNOWN_UPGRADE = "direct", "intermediate", "none", "unknown"
 _VERSION = re.compile(r"[.-]?v?\d+\.\d+.*$", re.DOTALL)
 _COMPANY = {"inc", "llc", "ltd", "gmbh", "ag", "corp", "corporation", "limited", "co", "the", "by"}
+CONTENTS_AT_ONCE = 2000  # packages in one query
 LEAST_COMMON = 0.2  # share of common words in two summaries of one package
 Key = TypeVar("Key")
 
@@ -98,12 +99,20 @@ class SearchText:
     categories: str
 
 
+class Content(NamedTuple):
+    """Tells packages apart that are read alike."""
+
+    hash: str
+    access_method: str  # of the catalog
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One package of one catalog, with what a card shows."""
 
     id: int
     name: str
+    content: Content
     catalog_id: int
     catalog: str  # slug
     source: str  # slug that stands for all access methods of the catalog
@@ -132,7 +141,12 @@ class Row:
     updated: datetime | None  # the last recorded change of this package
     rank: tuple[bool, int, str, str]  # the lowest of a name wins: serving, priority, names
     verdicts: tuple[MethodVerdict, ...] = ()  # on the bundle that each install method would choose
-    values: tuple[tuple[str, ...], ...] = ()  # per facet of FACETS
+    values: tuple[tuple[str, ...], ...] = ()  # per facet of FACETS, read by every request
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            values = tuple(values(self) for values in FACETS.values())
+            object.__setattr__(self, "values", values)
 
     @property
     def title(self) -> str:
@@ -351,6 +365,12 @@ _SHARED = (
     *("categories", "keywords", "install_modes", "infrastructure_features"),
     *("provides", "provided_before", "repositories"),
 )
+_FIELDS = (
+    *_TEXTS,
+    *("id", "icon_id", "categories", "keywords", "install_modes", "infrastructure_features"),
+    *("deprecated", "channel_count", "bundle_count", "search__provides"),
+    *("search__provided_before", "search__repositories", "search__upgrade_path"),
+)
 _SEARCHED = ("name", "display_name", "keywords", "provides", "provider", "categories")
 _lock = threading.Lock()
 _index: SearchIndex | None = None
@@ -411,15 +431,17 @@ def _read_index(
             with_new_verdicts.append(stamp)
     rows: dict[int, list[Row]] = {stamp.pk: [] for stamp in (*changed, *with_new_verdicts)}
     verdicts = _verdicts(rows) if rows else {}
-    for row in _rows(changed, sources, chain.from_iterable(part.rows for part in parts.values())):
+    earlier = before.parts.values() if before else ()
+    for row in _rows(changed, sources, verdicts, chain.from_iterable(p.rows for p in earlier)):
         rows[row.catalog_id].append(row)
     for stamp in with_new_verdicts:
-        rows[stamp.pk] = [*parts[stamp.pk].rows]
+        rows[stamp.pk] = [
+            replace(row, verdicts=verdicts.get(row.id, ()), values=())
+            for row in parts[stamp.pk].rows
+        ]
     for stamp in (*changed, *with_new_verdicts):
         parts[stamp.pk] = CatalogRows(
-            (*stamp.content, sources[stamp.pk]),
-            stamp.verdicts_changed_at,
-            tuple(with_verdicts(row, verdicts.get(row.id, ())) for row in rows[stamp.pk]),
+            (*stamp.content, sources[stamp.pk]), stamp.verdicts_changed_at, tuple(rows[stamp.pk])
         )
     empty = sum(not any(parts[row.pk].rows for row in entries) for entries in distinct)
     return index_of(parts, token, before, catalogs=len(distinct), empty_catalogs=empty)
@@ -505,26 +527,53 @@ def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
 
 
 def _rows(
-    catalogs: Collection[CatalogStamp], sources: Mapping[int, str], unchanged: Iterable[Row]
+    catalogs: Collection[CatalogStamp],
+    sources: Mapping[int, str],
+    verdicts: Mapping[int, tuple[MethodVerdict, ...]],
+    known: Iterable[Row],
 ) -> Iterator[Row]:
-    """The rows of these catalogs, without verdicts and values of facets; values that the unchanged
-    rows have are shared; two queries."""
+    """The rows of these catalogs. Packages with the content of a `known` row or of one another, as
+    in copies of a catalog and in its next revision, are read once. Three queries, two without new
+    content, one more for each CONTENTS_AT_ONCE of it."""
     if not catalogs:
         return
-    fields = (
-        *_TEXTS,
-        *("id", "catalog_id", "icon_id", "categories", "keywords", "install_modes"),
-        *("infrastructure_features", "deprecated", "channel_count", "bundle_count"),
-        *("search__provides", "search__provided_before", "search__repositories"),
-        "search__upgrade_path",
-    )
     stamps = {stamp.pk: stamp for stamp in catalogs}
-    changed, same = _changes(stamps), _shared(unchanged)
-    rows = Package.objects.filter(catalog__in=stamps).order_by().values(*fields)
-    for values in rows.iterator(chunk_size=2000):
-        stamp = stamps[values["catalog_id"]]
-        updated = changed.get((stamp.pk, values["name"]))
-        yield _row(values, stamp, sources[stamp.pk], same, updated)
+    changes = _changes(stamps)
+    listed = Package.objects.filter(catalog__in=stamps).order_by()
+    packages = [
+        (pk, stamps[catalog], name, Content(content_hash, stamps[catalog].access_method))
+        for pk, catalog, name, content_hash in listed.values_list(
+            "id", "catalog_id", "name", "content_hash"
+        )
+    ]
+    rows = {row.content: row for row in known}
+    unread = {
+        pk: (stamp, content)
+        for content, (pk, stamp) in {row[3]: row[:2] for row in packages}.items()
+        if content not in rows
+    }
+    same = _shared(rows.values()) if unread else {}
+    keys = list(unread)
+    for start in range(0, len(keys), CONTENTS_AT_ONCE):
+        of_keys = Package.objects.filter(pk__in=keys[start : start + CONTENTS_AT_ONCE]).order_by()
+        for values in of_keys.values(*_FIELDS):
+            stamp, content = unread[values["id"]]
+            rows[content] = _row(values, content, stamp, same)
+    for pk, stamp, name, content in packages:
+        if content in rows:  # else a sync replaced it meanwhile
+            yield replace(
+                rows[content],
+                id=pk,
+                name=intern(name),
+                catalog_id=stamp.pk,
+                catalog=stamp.slug,
+                source=sources[stamp.pk],
+                cluster=stamp.cluster,
+                updated=changes.get((stamp.pk, name)),
+                rank=(stamp.disabled, -stamp.priority, stamp.slug, stamp.cluster),
+                verdicts=verdicts.get(pk, ()),
+                values=(),
+            )
 
 
 def _shared(rows: Iterable[Row]) -> dict[object, object]:
@@ -559,23 +608,15 @@ def _one_verdict(rows: tuple[Row, ...]) -> tuple[Row, ...]:
     )
 
 
-def with_verdicts(row: Row, verdicts: tuple[MethodVerdict, ...]) -> Row:
-    """The row with these verdicts and its values of every facet, which every request reads."""
-    return with_values(replace(row, verdicts=verdicts))
-
-
-def with_values(row: Row) -> Row:
-    """The row with its values of every facet."""
-    return replace(row, values=tuple(values(row) for values in FACETS.values()))
-
-
 def _row(
     values: Mapping[str, object],
+    content: Content,
     catalog: CatalogStamp,
-    source: str,
     same: dict[object, object],
-    updated: datetime | None,
 ) -> Row:
+    """The row of a package as if it were the only one: without its source, last change, verdicts
+    and rank."""
+
     def text(name: str) -> Any:
         return intern(str(values[name] or ""))
 
@@ -592,7 +633,7 @@ def _row(
     # An API's list of several versions has no edges.
     several = int(str(values["bundle_count"])) > 1
     without_graph = values["search__upgrade_path"] is None or (
-        several and catalog.access_method == PACKAGE_MANIFEST
+        several and content.access_method == PACKAGE_MANIFEST
     )
     name, title, provider = text("name"), text("display_name"), text("provider")
     searched = (name, title, keywords, provides, provider, categories)  # as in _SEARCHED
@@ -603,9 +644,10 @@ def _row(
     return Row(
         **{name: text(name) for name in _TEXTS},
         id=int(str(values["id"])),
+        content=content,
         catalog_id=catalog.pk,
         catalog=catalog.slug,
-        source=source,
+        source="",
         cluster=catalog.cluster,
         icon=text("icon_id"),
         categories=categories,
@@ -620,8 +662,8 @@ def _row(
         repositories=texts("search__repositories"),
         upgrade_path=None if without_graph else texts("search__upgrade_path"),
         search_text=same[searched],  # type: ignore[arg-type]
-        updated=updated,
-        rank=(catalog.disabled, -catalog.priority, catalog.slug, catalog.cluster),
+        updated=None,
+        rank=(False, 0, "", ""),
     )
 
 

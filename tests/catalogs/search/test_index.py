@@ -1,5 +1,6 @@
 """The index in memory: only catalogs that changed are read again, with an equal result."""
 
+import re
 from dataclasses import asdict
 from operator import itemgetter
 from typing import Any
@@ -71,13 +72,16 @@ def test_a_changed_catalog_is_read_again_and_no_other(monkeypatch: pytest.Monkey
     before = current_index(catalog_stamps())
     second.packages.filter(name="zipkin").delete()
     make_package(name="jaeger", catalog=second, keywords=["mesh"], provider="Acme")
-    second.packages.filter(name="kiali").update(provider="Other")
+    second.packages.filter(name="kiali").update(provider="Other", content_hash="other")
     change(second)
     with CaptureQueriesContext(connection) as queries:
         after = current_index(catalog_stamps())
-    assert len(queries) == 4  # stamps, verdicts, changes, packages
-    (packages,) = [q["sql"] for q in queries if 'FROM "catalogs_package" ' in q["sql"]]
-    assert f'"catalog_id" IN ({second.pk})' in packages
+    # Stamps, verdicts, changes, the packages of the catalog and those with new content.
+    assert len(queries) == 5
+    listed, read = (q["sql"] for q in queries if 'FROM "catalogs_package" ' in q["sql"])
+    assert f'"catalog_id" IN ({second.pk})' in listed
+    new = second.packages.filter(name__in=("kiali", "jaeger"))
+    assert set(map(int, re.findall(r"\d+", read.rpartition(" IN ")[2]))) == {row.pk for row in new}
     assert [group.rows[0].name for group in after.groups] == ["etcd", "jaeger", "kiali"]
     assert after.parts[first.pk] is before.parts[first.pk]
     assert after.groups[0].source_rows[0] is before.groups[0].source_rows[0]
@@ -86,6 +90,22 @@ def test_a_changed_catalog_is_read_again_and_no_other(monkeypatch: pytest.Monkey
     assert kiali.differs == ("provider",)
     assert len({id(row.keywords) for row in after.rows}) == 1, "equal values are stored once"
     assert content(after) == content(read_anew(monkeypatch))
+
+
+def test_copies_of_a_catalog_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        catalog = make_catalog(name="copy", cluster=make_cluster(name=f"c{number}"))
+        for name in ("etcd", "kiali"):
+            make_package(name=name, catalog=catalog, content_hash=name, keywords=["mesh"])
+    with CaptureQueriesContext(connection) as queries:
+        after = read_anew(monkeypatch)
+    *_, read = (q["sql"] for q in queries if 'FROM "catalogs_package" ' in q["sql"])
+    assert len(re.findall(r"\d+", read.rpartition(" IN ")[2])) == 2, "a package of each content"
+    assert [(row.name, row.cluster) for row in after.rows] == [
+        (name, f"c{number}") for name in ("etcd", "kiali") for number in range(3)
+    ]
+    assert len({row.id for row in after.rows}) == 6
+    assert {row.catalog_id for row in after.rows} == set(after.parts)
 
 
 def test_after_an_evaluation_only_verdicts_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,13 +33,13 @@ from catalogs.search.index import (
     PACKAGE_FACETS,
     YES,
     CatalogRows,
+    Content,
     Row,
     SearchIndex,
     SearchText,
     bundle_stem,
     differences,
     index_of,
-    with_values,
 )
 from catalogs.search.matching import Hits
 from catalogs.search.query import (
@@ -409,20 +409,18 @@ VALUES = st.lists(st.sampled_from("xyz"), max_size=3, unique=True).map(tuple)
 
 
 def make_row(number: int, name: str, catalog: str, draw: Any) -> Row:
-    return with_values(
-        Row(
-            id=number, name=name, catalog_id=1, catalog=catalog,
-            source=catalog, cluster="-", display_name="",
-            summary="", provider=draw(st.sampled_from(["", "x", "y"])), default_channel="",
-            head_bundle="", head_version="", icon="", categories=draw(VALUES),
-            keywords=draw(VALUES), capability=draw(st.sampled_from(["", "x", "y"])),
-            install_modes=draw(VALUES), infrastructure_features=draw(VALUES),
-            deprecated=draw(st.booleans()), channel_count=0,
-            bundle_count=draw(st.integers(0, 4)),
-            provides=draw(VALUES), provided_before=(), repositories=(),
-            search_text=SearchText(*[""] * 6), updated=None, rank=(False, 0, catalog, "-"),
-            upgrade_path=draw(st.sampled_from(PATHS)),
-        )
+    return Row(
+        id=number, name=name, content=Content(name, ""), catalog_id=1, catalog=catalog,
+        source=catalog, cluster="-", display_name="",
+        summary="", provider=draw(st.sampled_from(["", "x", "y"])), default_channel="",
+        head_bundle="", head_version="", icon="", categories=draw(VALUES),
+        keywords=draw(VALUES), capability=draw(st.sampled_from(["", "x", "y"])),
+        install_modes=draw(VALUES), infrastructure_features=draw(VALUES),
+        deprecated=draw(st.booleans()), channel_count=0,
+        bundle_count=draw(st.integers(0, 4)),
+        provides=draw(VALUES), provided_before=(), repositories=(),
+        search_text=SearchText(*[""] * 6), updated=None, rank=(False, 0, catalog, "-"),
+        upgrade_path=draw(st.sampled_from(PATHS)),
     )  # fmt: skip
 
 
