@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 
 import structlog
-from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, QueryDict
 
 log = structlog.get_logger(__name__)
@@ -115,7 +114,7 @@ def refuse_nul(request: HttpRequest, *parameters: QueryDict) -> None:
 
 
 class ErrorPageMiddleware:
-    """Shows an OlmwebError, or a failure of the database, as the error page with a sentence.
+    """Shows an OlmwebError as the error page with a sentence.
 
     A view that answers its errors itself has the attribute `answers_errors`.
     """
@@ -138,14 +137,6 @@ class ErrorPageMiddleware:
         return None
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        if isinstance(error, OperationalError):
-            log.error("database failed", exc_info=error)
-            error = OlmwebError(
-                "The database can't be used right now, so this page can't be made or saved.",
-                code="database",
-                status=503,
-                hint="Try again in a moment; /readyz tells whoever runs OLM Web what is wrong.",
-            )
         if not isinstance(error, OlmwebError):
             return None
         from django.template.response import TemplateResponse

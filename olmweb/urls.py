@@ -10,6 +10,7 @@ from olmweb.api import errors, routes
 from olmweb.serving import events, health
 
 handler400 = errors.bad_request
+handler500 = errors.server_error
 urlpatterns = [
     path("", overview, name="overview"),
     path("", include("catalogs.urls")),

@@ -4,6 +4,7 @@ Knows no resource: only how an exception, a wrong method or an unreadable reques
 `{"error": {"code", "message", "hint", "fields"}}`.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import msgspec
 import structlog
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
 from django.urls import URLPattern
 from django.views import defaults
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -114,6 +117,9 @@ def as_olmweb_error(error: Exception) -> OlmwebError:
             return Missing("There is nothing at this address.", hint=DOCS_HINT)
         case SuspiciousOperation():
             return BadRequest(f"The request can't be read: {error}.")
+        case OperationalError():
+            log.error("database failed", exc_info=error)
+            return _database_error()
     log.error("api request failed", exc_info=error)
     return OlmwebError(
         "OLM Web failed while answering; the details are in its log.",
@@ -209,6 +215,29 @@ def guard_patterns(patterns: list[Any]) -> list[Any]:
 @guard
 def unknown_route(request: HttpRequest, rest: str = "") -> HttpResponseBase:
     raise Missing(f"{request.path[:200]} is not a route of the API.", hint=DOCS_HINT)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """The answer to an exception of a view or middleware: a 503 if the database failed, else a 500;
+    an error of the API under its address, else a page. Calls no database."""
+    error = sys.exc_info()[1]
+    if request.path.startswith("/api/") and isinstance(error, Exception):
+        return handle_exception(request, error)
+    if isinstance(error, OperationalError):
+        log.error("database failed", exc_info=error)
+        # Without the request, as the shell of a page reads the database.
+        page = render_to_string("503.html", {"error": _database_error()})
+        return HttpResponse(page, status=503)
+    return defaults.server_error(request)
+
+
+def _database_error() -> OlmwebError:
+    return OlmwebError(
+        "The database can't be used right now, so nothing can be read or saved.",
+        code="database",
+        status=503,
+        hint="Try again in a moment; /readyz tells whoever runs OLM Web what is wrong.",
+    )
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -163,12 +163,40 @@ def test_a_database_from_before_the_first_release_is_refused(
 
 
 def test_a_database_that_refuses_to_write_is_a_503_with_a_sentence(
-    client: Client, bob: User, monkeypatch: pytest.MonkeyPatch
+    bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise OperationalError("attempt to write a readonly database")
 
     monkeypatch.setattr("django.contrib.auth.views.auth_login", refuse)
+    client = Client(raise_request_exception=False)
     response = client.post("/login/", {"username": "bob", "password": "bob-password"})
     assert response.status_code == 503
     assert b"The database can&#x27;t be used right now" in response.content
+
+
+def test_a_database_that_can_not_be_read_is_a_503_with_a_sentence(
+    bob: User, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OperationalError("connection refused")
+
+    settings.PUBLIC_READ = True
+
+    signed_in, anonymous = (Client(raise_request_exception=False) for _ in range(2))
+    signed_in.force_login(bob)
+    with monkeypatch.context() as patch:
+        patch.setattr("django.db.backends.utils.CursorWrapper.execute", refuse)
+        pages = [
+            client.get(url)
+            for client in (signed_in, anonymous)
+            for url in ("/", "/software/", "/operators/", "/catalogs/")
+        ]
+        answers = [client.get("/api/v1/operators") for client in (signed_in, anonymous)]
+    for page in pages:
+        assert page.status_code == 503, page.request
+        assert b"The database can&#x27;t be used right now" in page.content
+        assert b"readyz" in page.content
+    for answer in answers:
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "database"
