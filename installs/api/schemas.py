@@ -36,7 +36,7 @@ from installs.queries.clusteroperators import MemberGroup, impact_of
 from installs.queries.crds import crd_finding
 from installs.queries.leftovers import Leftover, RemovedOwner
 from installs.queries.operator_detail import PendingPlan
-from installs.queries.operators import finding_of
+from installs.queries.operators import awaits_first_approval, finding_of
 from installs.queries.unknown_messages import UnknownRow, mask_names
 from installs.queries.watched_resources import WORST_FIRST, WatchedResources
 from installs.readiness import ReadinessRow
@@ -619,6 +619,8 @@ def operator_rows(operators: Sequence[Operator]) -> list[OperatorRow]:
             operator,
             cluster=operator.cluster.name,
             **catalog_fields(catalogs[operator.pk], operator.catalog),
+            # As the pages have it: the version of a first InstallPlan is not installed yet.
+            version="" if awaits_first_approval(operator) else operator.version,
             finding=finding_row(operator),
             health_since=operator.since,
         )
