@@ -6,6 +6,12 @@ from playwright.sync_api import expect
 from tests.e2e.test_accessibility import EVERY_RULE, faults_of
 
 pytestmark = pytest.mark.e2e
+ICON_ENDS_BEFORE_WORDS = """badge => {
+    const words = document.createRange();
+    words.selectNodeContents(badge.lastChild);
+    const icon = badge.querySelector("svg").getBoundingClientRect();
+    return icon.right <= words.getBoundingClientRect().left;
+}"""
 
 
 def test_the_search_box_shows_results_while_one_types_and_escape_closes_them(new_page) -> None:
@@ -30,6 +36,7 @@ def test_the_search_box_shows_results_while_one_types_and_escape_closes_them(new
     expect(first).to_have_attribute("aria-selected", "true")
     expect(last).to_have_attribute("aria-selected", "false")
     assert faults_of(page, "results of the search", EVERY_RULE) == []
+    assert first.locator(".pf-v6-c-label__content").evaluate(ICON_ENDS_BEFORE_WORDS)
 
     page.keyboard.press("Escape")
     expect(results).to_be_hidden()
