@@ -256,7 +256,7 @@ def chain(
             ChainStep(
                 link=link,
                 icon=STATE_ICONS.get(link.state, "question-circle"),
-                words=STATE_WORDS.get(link.state, link.state),
+                words=_state_words(link),
                 what=WHAT.get(link.kind, ""),
                 created_at=row.created_at if row else None,
                 image=row.image if isinstance(row, Component) else "",
@@ -268,6 +268,14 @@ def chain(
             )
         )
     return shown
+
+
+def _state_words(link: ChainLink) -> str:
+    """A Subscription names only an InstallPlan that OLM v0 has created: one that is absent was
+    deleted."""
+    if (link.kind, link.state) == (INSTALL_PLANS.kind, "absent"):
+        return "deleted"
+    return STATE_WORDS.get(link.state, link.state)
 
 
 def related_objects(links: Sequence[ChainLink], parts: Parts) -> list[RelatedObject]:

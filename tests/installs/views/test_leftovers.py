@@ -198,11 +198,22 @@ def test_the_page_of_a_removed_operator_shows_its_own(reader: Client, prod: Clus
         from_status="present", to_status="deleted", uid="u", at=timezone.now(),
     )  # fmt: skip
     page = assert_page(reader.get("/operators/prod/Subscription/apps/etcd"))
-    assert "Left on the cluster" in page.text
+    assert "Left on the cluster Name" in page.text
     assert "etcds.example.com" in page.text
     assert "x.example.com" not in page.text
     assert leftovers_of(prod, "Subscription", "apps", "my-etcd", "etcd")
     assert not leftovers_of(prod, "Subscription", "other", "etcd", "etcd")
+
+    # The Subscription of a dependency has another name than its package.
+    name = "etcd-stable-redhat-operators"
+    Transition.objects.update(name=name)
+    Action.objects.create(
+        cluster=prod, verb="remove", path="Subscription", namespace="apps", name=name,
+        package="etcd", state="succeeded",
+    )  # fmt: skip
+    page = assert_page(reader.get(f"/operators/prod/Subscription/apps/{name}"))
+    assert "Left on the cluster by the removed operator etcd" in page.text
+    assert "Left on the cluster in namespace apps" in page.text
 
 
 def test_the_cluster_is_read_again_after_a_removal(prod: Cluster) -> None:

@@ -53,7 +53,7 @@ def test_what_it_names_is_shown_and_what_is_not_there_is_said_so(
     gone = make_subscription(prod, "loki")
     make_reference(operator=gone, kind="InstallPlan", namespace=NAMESPACE, name="install-gone")
     page = page_of(reader, "loki")
-    assert "InstallPlan install-gone Not created" in page.text
+    assert "InstallPlan install-gone Deleted" in page.text
     assert "It is named, and the cluster does not have it." in page.text
     assert "CatalogSource" in page.text
     assert "registry.example/community:v4.16" in page.text
