@@ -116,6 +116,16 @@ def catalogs_beside(operator: Operator) -> list[Catalog]:
     return catalogs
 
 
+def by_preference(operator: Operator, packages: Iterable[Package]) -> list[Package]:
+    """The packages, with their catalogs, in the order in which another install method tries them:
+    that of the operator's own catalog first, then by name of the catalog. The first that nothing
+    known is against is installed, alone or in a bulk migration."""
+    return sorted(
+        packages,
+        key=lambda row: (row.catalog.name != operator.catalog, row.catalog.name, row.catalog.slug),
+    )
+
+
 def _stamp(catalog: Catalog) -> tuple[object, ...]:
     """Of its content, its verdicts and its health."""
     changed_at = catalog.verdicts_changed_at  # type: ignore[attr-defined]
@@ -138,10 +148,8 @@ def _read_forms(questions: Collection[_Question]) -> dict[_Question, tuple[_Form
 
 def _forms(operator: Operator, paths: Iterable[str]) -> Iterable[_Form]:
     rows = Package.objects.filter(catalog__cluster=operator.cluster_id, name=operator.package)
-    packages = sorted(
-        rows.exclude(catalog__state=Catalog.State.DISABLED).select_related("catalog__cluster"),
-        key=lambda row: (row.catalog.name != operator.catalog, row.catalog.name, row.catalog.slug),
-    )
+    rows = rows.exclude(catalog__state=Catalog.State.DISABLED).select_related("catalog__cluster")
+    packages = by_preference(operator, rows)
     planned = [(package, InstallRows(operator.cluster, package)) for package in packages]
     for path in paths if packages else ():
         same = (path, operator.package)

@@ -16,11 +16,13 @@ from django.db.models import Q
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
 from catalogs.verdicts.rules import Verdict
+from installs.actions.alternatives import by_preference
 from installs.actions.bulk import CAP, BulkCandidate, Item, Key, chosen_verdicts
 from installs.actions.plan import Plan, paths_of, plan_install
 from installs.actions.plan_changes import plan_approve
 from installs.actions.removal import RemovalRows, plan_remove
 from installs.actions.retry import plan_retry
+from installs.actions.warnings import InstallWarning
 from installs.diagnosis.knowledge import Finding, by_id
 from installs.methods import AUTOMATIC, METHODS
 from installs.models import NEEDS_ATTENTION, Action, Health, Operator
@@ -167,10 +169,12 @@ def candidates(
         if not why and change == BulkChange.MIGRATE:
             if package and (replaced_by := subscribed.get(package)):
                 pass  # there is nothing to install
-            elif (candidate := offers.get(package, candidate)).package is None:
+            elif (offer := _offer(operator, offers.get(package, ()))) is None:
                 why = f"No catalog of cluster {cluster.name} offers it as a Subscription."
             elif package in migrated:
                 why = f"{migrated[package]} is of the same package."
+            else:
+                candidate = offer
             migrated.setdefault(package, operator.name)
         key = Key(cluster.name, candidate.key.catalog, operator.name)
         item = Item(replace(candidate, key=key, hindrance=why))
@@ -237,11 +241,8 @@ def _subscribed(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, Op
     return {row.package: row for row in rows.only(*fields)}
 
 
-def _offers(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, BulkCandidate]:
-    """Package -> the catalog's package to subscribe to, with its verdict.
-
-    Of several catalogs one by whose verdict it can be installed, else the first by name.
-    """
+def _offers(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, list[BulkCandidate]]:
+    """Package -> the packages of catalogs to subscribe to, each with its verdict."""
     names = {operator.package for operator in operators if operator.package}
     rows = Package.objects.filter(catalog__cluster=cluster, name__in=names)
     rows = rows.exclude(catalog__state=Catalog.State.DISABLED).select_related("catalog__cluster")
@@ -250,16 +251,23 @@ def _offers(cluster: Cluster, operators: Iterable[Operator]) -> dict[str, BulkCa
     }
     packages = [package for package in rows if SUBSCRIPTION in methods[package.catalog]]
     verdicts = chosen_verdicts(packages, cluster, SUBSCRIPTION, "")
-    offers: dict[str, BulkCandidate] = {}
-    for package in sorted(packages, key=lambda row: (row.name, row.catalog.name, row.pk)):
+    offers: dict[str, list[BulkCandidate]] = {}
+    for package in packages:
         key = Key(cluster.name, package.catalog.slug, package.name)
         offer = replace(verdicts.get(package.pk, BulkCandidate(key)), key=key, package=package)
         verdict = offer.prediction
         if verdict is not None and verdict.verdict == Verdict.NOT_INSTALLABLE:
             offer = replace(offer, doubt=verdict.sentence)
-        if package.name not in offers or (offers[package.name].doubt and not offer.doubt):
-            offers[package.name] = offer
+        offers.setdefault(package.name, []).append(offer)
     return offers
+
+
+def _offer(operator: Operator, offers: Iterable[BulkCandidate]) -> BulkCandidate | None:
+    """The first by preference that can be installed by its verdict, else the first."""
+    by_package = {offer.package: offer for offer in offers if offer.package is not None}
+    preferred = [by_package[package] for package in by_preference(operator, by_package)]
+    installable = (offer for offer in preferred if not offer.doubt)
+    return next(installable, preferred[0] if preferred else None)
 
 
 # --- plans --------------------------------------------------------------------------------------
@@ -318,18 +326,26 @@ def _plan(change: BulkChange, row: OperatorItem, options: BulkOptions, rows: Rem
 
 def plan_migration(operator: Operator, package: Package, approval: str = AUTOMATIC) -> Plan:
     """The install of the package as a Subscription with this update approval, and then the deletion
-    of the PlatformOperator, which has installed nothing. Raises OlmwebError as plan_install."""
+    of the PlatformOperator, which has installed nothing; with a warning if the package is of
+    another catalog than the PlatformOperator. Raises OlmwebError as plan_install."""
     plan = plan_install(operator.cluster, package, "", SUBSCRIPTION, {"approval": approval})
     deletion = Delete(operator.kind, operator.namespace, operator.name, operator.uid)
     own = f"{operator.kind} {operator.name} "
+    warnings = [
+        warning
+        for warning in plan.warnings
+        if not (warning.rule == "same-package" and warning.text.startswith(own))
+    ]
+    if operator.catalog and package.catalog.name != operator.catalog:
+        text = (
+            f"{own}is from catalog {operator.catalog}, the Subscription from"
+            f" {package.catalog.name}: provider, versions and images can differ."
+        )
+        warnings.append(InstallWarning("another-catalog", text))
     return replace(
         plan,
         steps=(*plan.steps, deletion),
-        warnings=tuple(
-            warning
-            for warning in plan.warnings
-            if not (warning.rule == "same-package" and warning.text.startswith(own))
-        ),
+        warnings=tuple(warnings),
         consequences=(*plan.consequences, f"{own}is deleted when its Subscription is created."),
     )
 

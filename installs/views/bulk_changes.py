@@ -199,6 +199,8 @@ def _plan_lines(rows: Iterable[OperatorItem]) -> dict[str, list[str]]:
         if (plan := row.item.plan) is None:
             continue
         lines[row.key] = texts = []
+        if plan.verb == Action.Verb.INSTALL and (package := row.item.candidate.package):
+            texts.append(f"Installs from catalog {package.catalog.name}")
         new = {}
         for step in plan.steps:
             verb = "Deletes" if step.verb == Delete.verb else "Updates"

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.db import connection
 from django.db.models import F
 from django.test import Client
@@ -14,6 +15,7 @@ from django.utils.html import escape
 
 from catalogs.models import Bundle, Catalog
 from installs.actions import execute, follow
+from installs.actions.alternatives import alternatives, catalogs_beside
 from installs.actions.bulk_changes import BulkChange, changes_for
 from installs.diagnosis.knowledge import finding_for, knowledge
 from installs.models import Action, ActionBatch, Component, Operator
@@ -30,6 +32,7 @@ from tests.factories import (
     make_component,
     make_operator,
     make_package,
+    make_prediction,
 )
 from tests.worlds.html import assert_page
 from tests.worlds.operators import MODE, OWNED, make_action, make_failing
@@ -235,6 +238,44 @@ def test_a_namespace_of_several_is_created_with_the_first(
     page = assert_page(review(writer, "migrate", "acme", "brisk"))
     assert "Subscription acme in new namespace shared, with an OperatorGroup Del" in page.text
     assert "Subscription brisk in namespace shared, which is created with acme Del" in page.text
+
+
+def test_a_migration_installs_from_the_catalog_that_the_page_of_the_operator_offers(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    """That of the PlatformOperator, also if the name of another comes first."""
+    kind = Catalog.SourceKind.CATALOG_SOURCE
+    community = make_catalog(cluster=failing, name="community-operators", source_kind=kind)
+    source = {"kind": "CatalogSource", "namespace": "openshift-marketplace"}
+    make_component(cluster=failing, name=community.name, **source)
+    Component.objects.filter(kind="CatalogSource").update(details={"state": "READY"})
+    make_package(name="acme", catalog=community)
+
+    def alone(name: str) -> list[str]:
+        operator = Operator.objects.get(name=name)
+        forms = alternatives(
+            AnonymousUser(), operator, ["Subscription"], lambda: catalogs_beside(operator)
+        )
+        return [form.url.split("/")[3] for form in forms]
+
+    def together(name: str) -> str:
+        response = review(writer, "migrate", name)
+        (entry,) = (entry for entry in response.context["rows"] if entry["ticked"])
+        (catalog,) = re.findall(r"source: (\S+)", entry["row"].item.plan.yaml)
+        text = assert_page(response).text
+        assert f"Installs from catalog {catalog}" in text
+        assert ("the Subscription from" in text) == (catalog != "redhat-operators")
+        return str(catalog)
+
+    assert alone("acme") == ["redhat-operators"]
+    assert together("acme") == "redhat-operators"
+    form = assert_page(writer.get(URL, {**OF, "change": "migrate"}))
+    assert "Subscription from redhat-operators" in form.text
+    own = Bundle.objects.filter(package__name="acme", package__catalog__name="redhat-operators")
+    for bundle in own:
+        make_prediction(bundle=bundle, rule="sub-mode", path="Subscription", sentence="No mode.")
+    assert alone("acme") == ["community-operators"]
+    assert together("acme") == "community-operators"
 
 
 def test_a_cause_whose_packages_all_have_subscriptions_offers_deletion_only(
