@@ -7,7 +7,7 @@ kind, stop for the whole cluster.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +26,9 @@ from olmweb.errors import OlmwebError
 from olmweb.kube.fields import text, texts
 from olmweb.kube.resources import OPERATOR_GROUPS
 
+# helm pkg/action/install.go: before Helm creates the first object and stores the release, it looks
+# for objects that belong to another release. An upgrade words it as "with update".
+_REFUSED_INSTALL = "Unable to continue with install"
 CONVERTED = "conversion-webhook"  # code: CRDs need the conversion webhook of the operator
 
 
@@ -215,7 +218,7 @@ def plan_remove(
         operator,
         Action.Verb.REMOVE,
         tuple(steps),
-        version="" if has_installed_nothing(operator) else operator.version,
+        version="" if _has_created_nothing(operator) else operator.version,
         consequences=removal_effect(operator, rows).sentences,
     )
 
@@ -229,12 +232,12 @@ def removal_effect(
     resources by definition, None if unknown; else those of the inventory."""
     rows = rows or RemovalRows([operator])
     crds = object_counts(operator, rows) if counted is None else counted
-    if operator.kind != InstallMethod.SUBSCRIPTION and has_installed_nothing(operator) and not crds:
+    if operator.kind != InstallMethod.SUBSCRIPTION and not crds and _has_created_nothing(operator):
         sentence = (
             f"{operator.kind} {operator.name} is deleted. It has not installed anything, so no "
             "other object is deleted."
         )
-        return RemovalEffect((sentence,))
+        return RemovalEffect((sentence, *_conflict_stays(operator)))
     method = METHODS[operator.kind]
     deleted = method.removal_consequences(operator, crds)
     if operator.kind != InstallMethod.SUBSCRIPTION:
@@ -244,6 +247,29 @@ def removal_effect(
         operator, crds, rows.groups(operator.namespace), [row.package for row in dependencies]
     )
     return RemovalEffect(deleted, stay, tuple(dependencies))
+
+
+def _has_created_nothing(operator: Operator) -> bool:
+    """Also whether Helm refused to create its first release, because an object of it exists."""
+    return has_installed_nothing(operator) or _is_refused_install(operator)
+
+
+def _is_refused_install(operator: Operator) -> bool:
+    is_conflict = operator.finding == "helm-ownership-conflict"
+    return is_conflict and _REFUSED_INSTALL in operator.message
+
+
+def _conflict_stays(operator: Operator) -> Iterator[str]:
+    """A sentence about the object that kept Helm from creating the release."""
+    name = operator.facts.get("object_name")
+    if not (name and _is_refused_install(operator)):
+        return
+    resource = f"{operator.facts.get('object_kind', '')} {name}".strip()
+    if namespace := operator.facts.get("object_namespace"):
+        resource += f" in namespace {namespace}"
+    owner = operator.facts.get("owner")
+    why = f"it belongs to the release {owner}" if owner else "it is not of this installation"
+    yield f"{resource}, with which it is in conflict, stays as it is: {why}."
 
 
 def object_counts(operator: Operator, rows: RemovalRows | None = None) -> dict[str, int | None]:

@@ -318,7 +318,7 @@ class Method(ABC):
         """Sentences about the objects that a removal deletes. `crds` are those of the operator with
         their numbers of custom resources, None if unknown."""
         return (
-            f"{self.kind} {operator.name} and every object that it installed are deleted.",
+            f"{self.kind} {operator.name} is deleted with every object that it installed.",
             f"That includes {crds_with_objects(crds)}, in every namespace.",
         )
 

@@ -93,14 +93,36 @@ def ticks(response: Any) -> dict[str, bool]:
 def test_a_removal_says_of_a_failed_installation_no_more_than_is_known(
     writer: Client, failing: Cluster, sandbox: Sandbox
 ) -> None:
-    collision = make_failing(failing, "collision", OWNED, "InstallFailed", uid="uid-collision")
+    # An upgrade leaves the objects of the version before.
+    updated = OWNED.replace("with install", "with update")
+    collision = make_failing(failing, "collision", updated, "InstallFailed", uid="uid-collision")
     of = {**OF, "change": "remove", "finding": collision.finding}
     reviewed = {**of, "pick": [key("collision")], "step": "review"}
     for response in (writer.get(URL, of), writer.post(URL, reviewed)):
         assert "has installed nothing" not in response.content.decode()
+        assert "It has not installed anything" not in response.content.decode()
     created = "any CustomResourceDefinition that it created with all its custom resources"
     assert created in response.content.decode()
     assert "It has not installed anything" in review(writer, "remove", "acme").content.decode()
+
+
+def test_a_removal_after_a_refused_release_says_that_the_object_in_conflict_stays(
+    writer: Client, failing: Cluster, sandbox: Sandbox
+) -> None:
+    collision = make_failing(failing, "collision", OWNED, "InstallFailed", uid="uid-collision")
+    of = {**OF, "change": "remove", "finding": collision.finding}
+    known = (
+        "It has not installed anything, so no other object is deleted. Role leader-election in "
+        "namespace openshift-operators, with which it is in conflict, stays as it is: it belongs "
+        "to the release other."
+    )
+    response = writer.post(URL, {**of, "pick": [key("collision")], "step": "review"})
+    single = assert_page(writer.get("/operators/prod/PlatformOperator/-/collision/remove"))
+    for page in (assert_page(response), single):
+        assert known in page.text
+        assert "CustomResourceDefinition that it created" not in page.text
+    (entry,) = (entry for entry in response.context["rows"] if entry["ticked"])
+    assert entry["row"].item.plan.version == "", "no version is removed"
 
 
 def test_a_cause_has_a_button_for_each_change_of_all_its_operators(
@@ -246,8 +268,10 @@ def test_a_migration_installs_from_the_catalog_that_the_page_of_the_operator_off
     """That of the PlatformOperator, also if the name of another comes first."""
     kind = Catalog.SourceKind.CATALOG_SOURCE
     community = make_catalog(cluster=failing, name="community-operators", source_kind=kind)
-    source = {"kind": "CatalogSource", "namespace": "openshift-marketplace"}
-    make_component(cluster=failing, name=community.name, **source)
+    marketplace = "openshift-marketplace"
+    make_component(
+        cluster=failing, kind="CatalogSource", name=community.name, namespace=marketplace
+    )
     Component.objects.filter(kind="CatalogSource").update(details={"state": "READY"})
     make_package(name="acme", catalog=community)
 
