@@ -5,7 +5,7 @@ Shared by the page and the REST API. Sends no request to a cluster.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -110,23 +110,50 @@ def plan_export(
     head = bundle
     if resolution.bundle != package.head_bundle:
         head = _bundle(package, package.head_bundle, bundles)
-    choice, pinned = _choice(package, path, resolution, bundle, head, given, config)
+    context = _ExportContext(package, bundle, head, given)
+    choice, pinned = _choice(package, path, resolution, context, config)
     if config:
         require_config_field(METHODS[path], choice, None)
     wrong = METHODS[path].problems(choice)
     if wrong:
         raise BadRequest(" ".join(wrong.values()), code="invalid", **wrong)
+    complete = _with_existing_objects(choice, context)
     return Export(
         choice=choice,
         resolution=resolution,
         pinned=pinned,
-        manifests=tuple(METHODS[path].objects(choice)),
+        manifests=tuple(METHODS[path].objects(complete)),
         notes=(
             f"{package.name} {resolution.version} from catalog {package.catalog}: "
             f"{resolution.reason}",
-            *METHODS[path].export_notes(choice, pinned),
+            *METHODS[path].export_notes(complete, pinned),
+            *_existing_objects(choice, complete, package.catalog.cluster_name),
         ),
     )
+
+
+def _with_existing_objects(choice: InstallChoice, context: "_ExportContext") -> InstallChoice:
+    """With the Namespace and the OperatorGroup of the cluster, too, as Git describes other clusters
+    as well. The group keeps its name and its targets, as a second one would stop every operator of
+    the namespace; one of several, or one with a selector, is left out."""
+    if not METHODS[choice.method].needs_namespace:
+        return choice
+    complete = replace(choice, make_namespace=True)
+    groups = context.groups_in(choice.namespace)
+    if choice.make_group or len(groups) != 1 or groups[0].details.get("selects"):
+        return complete
+    targets = tuple(name for name in groups[0].details.get("targets") or () if name)
+    return replace(complete, make_group=True, group=groups[0].name, targets=targets)
+
+
+def _existing_objects(choice: InstallChoice, complete: InstallChoice, cluster: str) -> list[str]:
+    """A note that names the included objects that are on the cluster already."""
+    names = []
+    if complete.make_namespace and not choice.make_namespace:
+        names.append(f"Namespace {choice.namespace}")
+    if complete.group:
+        names.append(f"OperatorGroup {complete.group}")
+    return [f"Already on cluster {cluster}: {' and '.join(names)}."] if names else []
 
 
 def _named_by_starting_csv(
@@ -209,12 +236,10 @@ def _choice(
     package: Package,
     path: InstallMethod,
     resolution: Resolution,
-    bundle: Bundle | None,
-    head: Bundle | None,
-    given: Mapping[str, str],
+    context: "_ExportContext",
     config: Mapping[str, Any],
 ) -> tuple[InstallChoice, str]:
-    rules, cluster = METHODS[path], package.catalog.cluster
+    rules, cluster, given = METHODS[path], package.catalog.cluster, context.given
     offered = rules.fields.values()
     pinned = rules.pin(resolution)
     values = {**given, **rules.values_for(pinned, resolution.bundle, resolution.channel)}
@@ -238,7 +263,7 @@ def _choice(
         config=config,
         config_schema=config_schema(cluster, path, version) if config and cluster else None,
     )
-    return rules.with_defaults(choice, values, _ExportContext(package, bundle, head, given)), pinned
+    return rules.with_defaults(choice, values, context), pinned
 
 
 @dataclass(frozen=True)
@@ -308,6 +333,9 @@ class _ExportContext:
         inventory = ClusterInventory.objects.filter(cluster=self.package.catalog.cluster_id).first()
         return bool(inventory and inventory.namespaces and namespace in inventory.namespaces)
 
+    def groups_in(self, namespace: str) -> list[Component]:
+        return [row for row in self._groups if row.namespace == namespace]
+
     def has_group(self, namespace: str) -> bool:
         """A second OperatorGroup in a namespace would stop every operator in it."""
-        return any(row.namespace == namespace for row in self._groups)
+        return bool(self.groups_in(namespace))

@@ -141,7 +141,7 @@ class SubscriptionMethod(Method):
         notes = [f"Starts at {choice.version}; {approval}."]
         if not choice.make_group:
             notes.append(
-                f"Namespace {choice.namespace} already has an OperatorGroup; none is created."
+                f"Namespace {choice.namespace} already has OperatorGroups; none is included."
             )
         return notes
 
@@ -216,7 +216,7 @@ def _is_own_namespace(namespace: str, context: InstallContext) -> bool:
 
 
 def _operator_group(choice: InstallChoice) -> Manifest:
-    """Named as the namespace: OLM v0 allows one group in each."""
+    """Named as the namespace, if it has no other name: OLM v0 allows one group in each."""
     namespace = choice.namespace
     spec = {"targetNamespaces": list(choice.targets)} if choice.targets else {}
-    return manifest_of(OPERATOR_GROUPS, namespace, namespace, spec=spec)
+    return manifest_of(OPERATOR_GROUPS, choice.group or namespace, namespace, spec=spec)

@@ -87,12 +87,36 @@ def test_a_subscription_can_start_at_a_version_that_the_head_skips(
     assert reader.get(f"{FOLDER}?path=ClusterExtension&version=1.0.1").status_code == 422
 
 
-def test_a_group_that_is_there_is_not_made_twice(
+def test_objects_of_the_cluster_are_included_as_they_are_and_named(
     reader: Client, catalog: Catalog, prod: Cluster
 ) -> None:
-    make_component(cluster=prod, kind="OperatorGroup", namespace="apps", name="global")
-    found = documents(reader, "namespace=apps")
-    assert [one["kind"] for one in found] == ["Subscription"]
+    group = make_component(
+        cluster=prod, kind="OperatorGroup", namespace="apps", name="global",
+        details={"targets": ["team-a"]},
+    )  # fmt: skip
+    included = documents(reader, "namespace=apps")
+    assert [one["kind"] for one in included] == ["Namespace", "OperatorGroup", "Subscription"]
+    assert included[1]["metadata"] == {"name": "global", "namespace": "apps"}
+    assert included[1]["spec"] == {"targetNamespaces": ["team-a"]}
+    page = assert_page(reader.get(f"{FOLDER}?namespace=apps"))
+    assert "Already on cluster prod: Namespace apps and OperatorGroup global." in page.text
+    group.details = {"selects": True}
+    group.save()
+    included = documents(reader, "namespace=apps")
+    assert [one["kind"] for one in included] == ["Namespace", "Subscription"]
+    page = assert_page(reader.get(f"{FOLDER}?namespace=apps"))
+    assert "Namespace apps already has OperatorGroups; none is included." in page.text
+
+
+def test_an_installation_from_another_catalog_is_pointed_out(
+    reader: Client, catalog: Catalog, prod: Cluster
+) -> None:
+    installed = make_operator(cluster=prod, name="grafana", catalog=catalog.name)
+    assert "Other catalog" not in assert_page(reader.get(FOLDER)).text
+    installed.catalog = "upstream"
+    installed.save()
+    warning = "Other catalog It is from upstream; these manifests install from community"
+    assert warning in assert_page(reader.get(FOLDER)).text
 
 
 def test_the_default_namespace_is_that_of_the_install_form(
