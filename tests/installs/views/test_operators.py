@@ -205,10 +205,10 @@ def test_the_resource_conflicts_of_several_operators_are_a_table(
     assert "All 3 with this cause" in page.text
     assert page.text.index("Remove 3 PlatformOperators") < page.text.index("Retry 3 Platform")
     assert [text for tag, text in page.texts if tag == "tr"] == [
-        "Object Owner Wanted by",
-        "CustomResourceDefinition infras.example.com release bamoe kogito on prod",
-        "Namespace tools no release terminal on prod",
-        "Role leader in apps release integrity elastic on prod",
+        "Object Owner Wanted by To keep the object with its owner",
+        "CustomResourceDefinition infras.example.com release bamoe kogito on prod Remove kogito",
+        "Namespace tools no release terminal on prod Remove terminal",
+        "Role leader in apps release integrity elastic on prod Remove elastic",
     ]
     assert page.links.count("/operators/prod/PlatformOperator/-/kogito") == 1
     assert "For example" not in page.text
@@ -219,6 +219,8 @@ def test_the_resource_conflicts_of_several_operators_are_a_table(
     step = "/operators/?view=cause&cluster=prod&kind=PlatformOperator"
     anchor = "&finding=helm-ownership-conflict#cause-helm-ownership-conflict"
     assert step + anchor in assert_page(reader.get("/", {"cluster": "prod"})).links
+    choice = assert_page(reader.get(step))
+    assert "/operators/prod/PlatformOperator/-/kogito/remove" in choice.links
     Operator.objects.exclude(name="kogito").delete()
     alone = assert_page(reader.get("/operators/", {"view": "cause", "q": ""}))
     assert "table" not in alone.tags, "its sentence says it"
