@@ -375,13 +375,23 @@ def _left_behind(action: Action) -> str:
     removed = Operator(**here, kind=action.path, name=action.name, package=action.package)
     crds = object_counts(removed)
     others = Operator.objects.filter(**here, kind=action.path).exclude(name=action.name)
-    alone = action.namespace not in SHARED_NAMESPACES and not others.exists()
+    shared = action.namespace in SHARED_NAMESPACES
+    alone = not shared and not others.exists()
     groups = list(Component.objects.filter(**here, kind="OperatorGroup")) if alone else []
     left = [crds_with_objects(crds)] if crds else []
     left += [f"OperatorGroup {group.name} in namespace {group.namespace}" for group in groups]
     if groups and not action.namespace.startswith(PLATFORM_PREFIXES):
         left.append(f"Namespace {action.namespace}")
-    return f"Left on the cluster: {listing(left)}." if left else ""
+    text = f"Left on the cluster: {listing(left)}." if left else ""
+    generated = others.exclude(details__generated_by="").filter(details__has_key="generated_by")
+    names = list(generated.order_by("name").values_list("package", flat=True))
+    if names and not shared:
+        verb = "were" if len(names) > 1 else "was"
+        text += (
+            f" The OperatorGroup and Namespace {action.namespace} stay for {listing(names)}, which "
+            f"{verb} installed as a dependency."
+        )
+    return text.strip()
 
 
 def _refuse_sending(action: Action, error: OlmwebError) -> None:

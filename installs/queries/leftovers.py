@@ -82,12 +82,23 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True)
+class Remaining:
+    """A Subscription in the namespace of a removed one, for which its OperatorGroup and the
+    namespace stay. `is_dependency`: OLM v0 generated it for a dependency."""
+
+    name: str
+    package: str
+    is_dependency: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RemovedOwner:
     """An operator that no longer exists, with its leftovers in the order of deletion.
 
     `kind` is that of its object. `name` is the package for a Subscription. `read_at`: when
     webhooks, APIServices and ClusterRoles of the cluster were read last; `unserved` are those kinds
-    of READ that the cluster did not serve then.
+    of READ that the cluster did not serve then. `remaining` is empty for other kinds than a
+    Subscription.
     """
 
     cluster: str
@@ -97,6 +108,7 @@ class RemovedOwner:
     leftovers: tuple[Leftover, ...]
     read_at: datetime | None
     unserved: tuple[str, ...] = ()
+    remaining: tuple[Remaining, ...] = ()
 
     @property
     def included(self) -> str:
@@ -128,6 +140,7 @@ class _Present:
     csvs: set[str] = field(default_factory=set)
     labels: set[str] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
+    subscriptions: dict[str, list[Remaining]] = field(default_factory=lambda: defaultdict(list))
     owned_crds: set[str] = field(default_factory=set)
     extensions: set[str] = field(default_factory=set)
     deployments: set[str] = field(default_factory=set)
@@ -187,11 +200,19 @@ def removed_owners(clusters: Sequence[Cluster]) -> list[RemovedOwner]:
             readable[key].name, kind, namespace, name, tuple(sorted(rows, key=_position)),
             inventories[key].read_at if key in inventories else None,
             unserved.get(key, ()),
+            _remaining(present[key], kind, namespace),
         )
         for (key, kind, namespace, name), rows in sorted(
             by_owner.items(), key=lambda item: (readable[item[0][0]].name, *item[0][2:], item[0][1])
         )
     ]  # fmt: skip
+
+
+def _remaining(present: _Present, kind: str, namespace: str) -> tuple[Remaining, ...]:
+    """None in namespaces that are there for operators to come."""
+    if kind != InstallMethod.SUBSCRIPTION or namespace in SHARED_NAMESPACES:
+        return ()
+    return tuple(sorted(present.subscriptions.get(namespace, ()), key=lambda row: row.name))
 
 
 def _unserved(clusters: Collection[int]) -> dict[int, tuple[str, ...]]:
@@ -253,10 +274,12 @@ def _present(
 ) -> dict[int, _Present]:
     present: dict[int, _Present] = defaultdict(_Present)
     operators = Operator.objects.filter(cluster__in=clusters)
-    for key, kind, namespace, name, package in operators.values_list(
-        "cluster", "kind", "namespace", "name", "package"
+    for key, kind, namespace, name, package, generated_by in operators.values_list(
+        "cluster", "kind", "namespace", "name", "package", "details__generated_by"
     ):
         here = present[key]
+        if kind == InstallMethod.SUBSCRIPTION:
+            here.subscriptions[namespace].append(Remaining(name, package, bool(generated_by)))
         if kind in (InstallMethod.SUBSCRIPTION, CSV):
             here.namespaces.add(namespace)
             here.add_package(package, namespace)

@@ -123,6 +123,8 @@ def test_a_subscription_is_installed_approved_upgraded_and_removed_with_the_keyb
         "Operator backup-demo 1.2.0 is removed. Deleted: Subscription", timeout=steps.OUTCOME_MS
     )
     expect(left).to_contain_text("backupplans.backup.demo.olmweb.dev")
-    # The dependency stays, and needs the OperatorGroup and the namespace.
-    expect(left).not_to_contain_text("OperatorGroup")
+    expect(left).to_contain_text(
+        "The OperatorGroup and Namespace team-backup stay for object-store-demo, which was "
+        "installed as a dependency."
+    )
     assert len(pages) == PAGES, pages

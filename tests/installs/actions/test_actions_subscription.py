@@ -19,7 +19,7 @@ from installs.state.full_sync import sync_cluster
 from olmweb.errors import OlmwebError
 from olmweb.models import Cluster
 from olmweb.sandbox.cluster import Sandbox
-from tests.factories import make_catalog, make_cluster, make_package
+from tests.factories import make_catalog, make_cluster, make_operator, make_package
 from tests.peers.client import wait_until
 
 pytestmark = pytest.mark.django_db
@@ -119,6 +119,15 @@ def test_from_install_over_approval_to_removal(
     for left in (*(crd.name for crd in crds), f"{group} and Namespace {NAMESPACE}."):
         assert left in removed.outcome_hint
     assert "with 0 custom resources at the last count" in removed.outcome_hint
+
+    make_operator(
+        cluster=cluster, kind="Subscription", namespace=NAMESPACE, name="vault-stable",
+        package="vault", details={"generated_by": "install-x"},
+    )  # fmt: skip
+    assert follow._left_behind(removed).endswith(
+        f"The OperatorGroup and Namespace {NAMESPACE} stay for vault, which was installed as a "
+        "dependency."
+    )
 
 
 @pytest.mark.parametrize(("status", "state"), [(500, "pending"), (429, "pending")])

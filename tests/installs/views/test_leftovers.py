@@ -277,3 +277,30 @@ def test_the_leftovers_say_whether_the_cluster_was_read_after_the_removal(
     assert ", after the removal. " in text
     unserved = "validating webhooks, mutating webhooks and ClusterRoleBindings"
     assert f"Not searched here: the API of cluster prod does not list {unserved}." in text
+
+
+def test_the_operators_for_which_group_and_namespace_stay_are_linked(
+    client: Client, prod: Cluster, olivia: Any
+) -> None:
+    make_removed(prod)
+    make_operator(
+        cluster=prod, kind="Subscription", namespace="apps", name="vault-stable", package="vault",
+        details={"generated_by": "install-x"},
+    )  # fmt: skip
+    deletion = {"from_status": "present", "to_status": "deleted", "at": timezone.now()}
+    Transition.objects.create(
+        cluster=prod, kind="Subscription", namespace="apps", name="etcd", type="Object", uid="u",
+        **deletion,
+    )  # fmt: skip
+    client.force_login(olivia)
+    for path in (
+        "/leftovers/",
+        "/leftovers/prod/Subscription/apps/etcd/clean-up",
+        "/operators/prod/Subscription/apps/etcd",
+    ):
+        page = assert_page(client.get(path))
+        assert (
+            "The OperatorGroup and Namespace apps stay and are not listed: the namespace still has "
+            "vault (installed by OLM as a dependency"
+        ) in page.text, path
+        assert "/operators/prod/Subscription/apps/vault-stable" in page.links
