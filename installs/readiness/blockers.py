@@ -163,7 +163,7 @@ TITLES = {
     "cluster-version": "The cluster refuses the update",
     "cluster-operator": "A ClusterOperator is not upgradeable",
     "cluster-failing": "The cluster is failing",
-    "cluster-operator-unhealthy": "A ClusterOperator blocks the completion",
+    "cluster-operator-unhealthy": "A ClusterOperator prevents completion",
     "max-openshift": "Does not support the next OpenShift",
     "max-openshift-unreadable": "Invalid maximum OpenShift version",
     "reported-incompatible": "Reported as incompatible by the cluster",

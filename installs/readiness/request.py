@@ -124,27 +124,34 @@ def unread_catalogs(report: Readiness, catalogs: Iterable[Catalog]) -> list[str]
 
 
 def verdict(report: Readiness, *, reading: bool = False) -> str:
-    """One sentence: whether the next minor is open; `reading`: catalogs of the cluster are still
-    being read for the first time."""
+    """Whether an update to the next minor can start, and whether it can complete; `reading`:
+    catalogs of the cluster are still being read for the first time."""
     if not report.following:
         return f"The version of cluster {report.cluster} is not known yet."
     target = f"{report.platform} {report.following}"
     blocks = report.counts[Weight.BLOCKS]
-    delayed = f" The cluster is failing: {REFUSED_WHILE_FAILING}." if report.failing else ""
+    delayed = ""
+    if report.failing:
+        delayed = (
+            f" While the cluster is failing, {REFUSED_WHILE_FAILING} and an update does not "
+            "complete."
+        )
     if delayers := report.delayers:
         names = listing([f"ClusterOperator {name}" for name in delayers])
         verb = "recovers" if len(delayers) == 1 else "recover"
         delayed += f" An update does not complete before {names} {verb}."
     if blocks:
         noun = "blocker" if blocks == 1 else "blockers"
-        return f"{blocks} {noun} for {target}.{delayed}"
+        return f"The update can't start: {blocks} {noun} for {target}.{delayed}"
     unknown = report.counts[Weight.UNKNOWN]
     if unknown and reading:
         return f"No blocker for {target} found so far.{delayed}"
     if unknown:
         checks = "1 check is" if unknown == 1 else f"{unknown} checks are"
         return f"No known blocker for {target}; {checks} incomplete.{delayed}"
-    return f"No blocker for {target}.{delayed}"
+    if delayed:
+        return f"The update to {target} can start.{delayed}"
+    return f"The update to {target} can start and complete: no blocker."
 
 
 def tone(report: Readiness, *, reading: bool = False) -> str:

@@ -33,7 +33,7 @@ from olmweb.web.preferences import remember_view
 
 WORDS = {
     "blocks": "Blocks the update",
-    "completion": "Blocks the completion",
+    "completion": "Prevents completion",
     "holds": "Holds back an operator",
     "unknown": "Unknown",
     "plan": "Plan ahead",

@@ -95,7 +95,7 @@ STATES = {
     "upgrade": ("Upgrade available", "arrow-right", "pf-m-info"),
     # of what stands before the next minor version
     "blocks": ("Blocks the update", "ban", "pf-m-danger"),
-    "completion": ("Blocks the completion", "exclamation-triangle", "pf-m-warning"),
+    "completion": ("Prevents completion", "exclamation-triangle", "pf-m-warning"),
     "holds": ("Holds back an operator", "pause-circle", "pf-m-warning"),
     "plan": ("Plan ahead", "info-circle", "pf-m-info"),
     # of what a ClusterExtension is to take over

@@ -71,7 +71,7 @@ def test_a_blocker_of_the_next_minor_is_found_and_resolved_with_the_keyboard(new
 
     page.wait_for_url("**/activity/actions/*")
     steps.follow_to(page, "Succeeded")
-    verdict = page.get_by_text("No blocker for OpenShift 4.13. The cluster is failing:")
+    verdict = page.get_by_text("The update to OpenShift 4.13 can start. While")
     expect(verdict).to_be_visible(timeout=steps.OUTCOME_MS)
     assert len(pages) == 1, f"the action: {pages}"
     press(page, page.get_by_role("link", name="Upgrade readiness of sandbox"))

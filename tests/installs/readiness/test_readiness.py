@@ -294,13 +294,14 @@ def test_a_failing_cluster_is_not_called_ready(reader: Client, prod: Cluster) ->
     text = page.text
     assert "/cluster-operators/?cluster=prod" in page.links
     refusal = "oc adm upgrade needs --allow-upgrade-with-warnings"
-    assert f"Failing No blocker for OpenShift 4.17. The cluster is failing: {refusal}." in text
+    verdict = f"can start. While the cluster is failing, {refusal} and an update does not complete."
+    assert f"Cluster failing The update to OpenShift 4.17 {verdict}" in text
     assert "Not blocked" not in text
-    assert "Blocks the completion The cluster is failing ClusterVersion" in text
+    assert "Prevents completion The cluster is failing ClusterVersion" in text
     assert f"until then {refusal}, and" in text
     assert f"Until then {refusal}." in assert_page(reader.get("/")).text
     report = assert_page(reader.get("/report/")).text
-    assert "Blocks the completion The cluster is failing version ClusterVersion" in report
+    assert "Prevents completion The cluster is failing version ClusterVersion" in report
     for name in ("etcd", "kube-apiserver"):
         make_clusteroperator(prod, name, available="False", severity=3)
     make_operator(cluster=prod)
@@ -368,11 +369,11 @@ def test_a_cluster_operator_that_blocks_the_completion_alone_has_a_row(
     )
     page = assert_page(reader.get("/readiness/"))
     verdict = "An update does not complete before ClusterOperator insights recovers."
-    assert f"Won’t complete No blocker for OpenShift 4.17. {verdict}" in page.text
-    assert "Blocks the completion A ClusterOperator blocks the completion" in page.text
+    assert f"Won’t complete The update to OpenShift 4.17 can start. {verdict}" in page.text
+    assert "Prevents completion A ClusterOperator prevents completion" in page.text
     assert "/cluster-operators/prod/insights" in page.links
     report = assert_page(reader.get("/report/")).text
-    assert "Blocks the completion A ClusterOperator blocks the completion insights" in report
+    assert "Prevents completion A ClusterOperator prevents completion insights" in report
     overview = assert_page(reader.get("/"))
     assert (
         "Won’t complete An update starts, and does not complete before ClusterOperator insights "
@@ -385,8 +386,8 @@ def test_the_severities_of_the_filter_are_the_badges_of_the_rows(
 ) -> None:
     make_clusteroperator(prod, "insights", degraded="True", severity=2)
     page = assert_page(reader.get("/readiness/", {"weight": "completion"}))
-    badge = "Blocks the completion"
-    assert f"{badge} A ClusterOperator blocks the completion" in page.text
+    badge = "Prevents completion"
+    assert f"{badge} A ClusterOperator prevents completion" in page.text
     assert f"Blocks the update {badge} Holds back an operator Unknown Plan ahead" in page.text
     narrowed = assert_page(reader.get("/readiness/", {"weight": "holds"})).text
     assert f"{badge} A ClusterOperator" not in narrowed

@@ -659,7 +659,8 @@ def test_readiness_is_shown_on_the_page_of_a_change_of_a_blocker_only(
         assert action.of_blocker == (name == "loki")
         Action.objects.filter(pk=action.pk).update(state="succeeded")
         page = assert_page(reader.get(f"/activity/actions/{action.pk}"))
-        assert ("Blocked 1 blocker for OpenShift 4.17." in page.text) == (name == "loki")
+        verdict = "Blocked The update can't start: 1 blocker for OpenShift 4.17."
+        assert (verdict in page.text) == (name == "loki")
         assert ("Upgrade readiness of prod" in page.text) == (name == "loki")
 
 

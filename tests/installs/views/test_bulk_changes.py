@@ -562,7 +562,7 @@ def test_the_outcome_of_a_bulk_change_says_what_blocks_the_cluster_update(
         text = assert_page(writer.get(path)).text
         verdict = "No known blocker for OpenShift 4.17; 1 check is incomplete."
         assert f"Unknown {verdict}" in page.text
-        assert f"Failing {verdict} The cluster is failing:" in text
+        assert f"Cluster failing {verdict} While the cluster is failing," in text
 
 
 # --- selected rows of the list -------------------------------------------------------------------

@@ -68,7 +68,7 @@ def test_it_has_everything_of_a_cluster(reader: Client) -> None:
         "AllNamespaces install mode required by PlatformOperator mode-00, mode-01, mode-02, "
         "mode-03, mode-04 5",
         "install it with a Subscription",
-        "2 blockers for OpenShift 4.17.",
+        "The update can't start: 2 blockers for OpenShift 4.17.",
         "Blocks the update Does not support the next OpenShift grafana Subscription in "
         "openshift-operators, 1.0.0",
         "CRD with stale storedVersions: gadgets.example.com on prod",
@@ -92,7 +92,7 @@ def test_the_same_comes_as_markdown(reader: Client) -> None:
     for line in (
         "\n## Cluster prod\n",
         "\n- Version: 4.16.3\n",
-        "\n- Next minor version: 2 blockers for OpenShift 4.17. ",
+        "\n- Next minor version: The update can't start: 2 blockers for OpenShift 4.17. ",
         "\n- **AllNamespaces install mode required by PlatformOperator** (5): mode-00, ",
         "\n  - First step: It can't be installed as a PlatformOperator",
         "(blocks): Subscription openshift-operators/grafana: ",
