@@ -269,6 +269,7 @@ def test_the_page_shows_the_manifests_and_links_to_the_same_files(
     page = assert_page(reader.get(f"{FOLDER}?channel=v2&repo=https://git.example.com/a.git"))
     assert "startingCSV: grafana.v2.0.0" in page.text
     assert "repoURL: https://git.example.com/a.git" in page.text
+    assert "#export-files" in page.links, "they may be out of sight"
     links = [one for one in page.links if "/export/" in one]
     assert len(links) == 3
     for link in links:
