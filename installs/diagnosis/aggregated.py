@@ -267,7 +267,7 @@ def external_remedy(name: str, conditions: Iterable[Condition]) -> tuple[str, ..
         return ()
     return (
         f"{not_part_of_olm(name)}: they clear by themselves once the cause is resolved. See their "
-        "messages, and the namespaces under Related Objects.",
+        "messages, and the namespaces under Related Objects in the output of this command:",
         f"oc describe clusteroperator {name}",
         "If the messages do not name the cause, see the pods and logs of these namespaces. This "
         "collects them in a folder:",

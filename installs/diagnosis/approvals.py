@@ -114,7 +114,7 @@ def _words(change: PlannedChange) -> str:
     if change.action == "upgrade":
         return f"upgrades {change.replaces} to {change.csv}"
     if change.action == "dependency":
-        return f"installs {change.csv}, which another operator needs"
+        return f"installs {change.csv} as a dependency"
     return f"installs {change.csv}"
 
 

@@ -150,8 +150,8 @@ def test_an_approval_lists_every_version_that_it_moves() -> None:
     assert words == ["upgrade to 2", "install 1", "install 3", ""]
     assert result.crds == ("customresourcedefinition-0",)
     assert result.sentence == (
-        "Approving install-1 upgrades etcd.v1 to etcd.v2, installs quay.v1 and installs helper.v3, "
-        "which another operator needs; it writes 2 ClusterRoles and 1 CustomResourceDefinition."
+        "Approving install-1 upgrades etcd.v1 to etcd.v2, installs quay.v1 and installs helper.v3 "
+        "as a dependency; it writes 2 ClusterRoles and 1 CustomResourceDefinition."
     )
 
 

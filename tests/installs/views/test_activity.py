@@ -314,8 +314,11 @@ def test_a_removal_that_left_something_links_to_the_leftovers(
     assert f"OperatorGroup apps in namespace apps. {words}" in assert_page(response).text
     link = f'<a href="/operators/prod/Subscription/apps/etcd">{words}</a>'
     assert link in response.content.decode()
+    assert "View the history" not in assert_page(response).text, "it is the same page"
     Action.objects.update(outcome_hint="")
-    assert words not in assert_page(reader.get(path)).text
+    text = assert_page(reader.get(path)).text
+    assert words not in text
+    assert "View the history of etcd" in text
 
 
 def test_a_removal_names_what_it_deletes(reader: Client, prod: Cluster) -> None:
@@ -540,7 +543,7 @@ def test_the_removal_on_the_page_of_an_action_is_followed_there(
     page = assert_page(client.get(path))
     assert "Succeeded Latest step: Remove grafana requested" in page.text
     heading = client.get(path).content.decode().partition("<h1")[2].partition("</h1>")[0]
-    assert "Install grafana" in heading, "the page is that of the installation"
+    assert "Remove grafana" in heading, "grafana is not installed any more"
     assert "Details of “Install grafana”" in page.text
     assert "Left on the cluster: Namespace apps. View and clean up leftovers" in page.text
     assert "Before that Succeeded Install grafana" in page.text
