@@ -135,14 +135,17 @@ def plan_export(
 def _with_existing_objects(choice: InstallChoice, context: "_ExportContext") -> InstallChoice:
     """With the Namespace and the OperatorGroup of the cluster, too, as Git describes other clusters
     as well. The group keeps its name and its targets, as a second one would stop every operator of
-    the namespace; one of several, or one with a selector, is left out."""
+    the namespace. A namespace with several groups, or with one for all namespaces or by label, is
+    shared with other operators: neither is included, so that no Git repository owns it."""
     if not METHODS[choice.method].needs_namespace:
         return choice
     complete = replace(choice, make_namespace=True)
-    groups = context.groups_in(choice.namespace)
-    if choice.make_group or len(groups) != 1 or groups[0].details.get("selects"):
+    if choice.make_group:
         return complete
+    groups = context.groups_in(choice.namespace)
     targets = tuple(name for name in groups[0].details.get("targets") or () if name)
+    if len(groups) != 1 or groups[0].details.get("selects") or not targets:
+        return choice
     return replace(complete, make_group=True, group=groups[0].name, targets=targets)
 
 

@@ -141,7 +141,8 @@ class SubscriptionMethod(Method):
         notes = [f"Starts at {choice.version}; {approval}."]
         if not choice.make_group:
             notes.append(
-                f"Namespace {choice.namespace} already has OperatorGroups; none is included."
+                f"Namespace {choice.namespace} and its OperatorGroup are left out: they are on the "
+                "cluster and serve other operators, too."
             )
         return notes
 

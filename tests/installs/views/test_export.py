@@ -100,12 +100,12 @@ def test_objects_of_the_cluster_are_included_as_they_are_and_named(
     assert included[1]["spec"] == {"targetNamespaces": ["team-a"]}
     page = assert_page(reader.get(f"{FOLDER}?namespace=apps"))
     assert "Already on cluster prod: Namespace apps and OperatorGroup global." in page.text
-    group.details = {"selects": True}
-    group.save()
-    included = documents(reader, "namespace=apps")
-    assert [one["kind"] for one in included] == ["Namespace", "Subscription"]
-    page = assert_page(reader.get(f"{FOLDER}?namespace=apps"))
-    assert "Namespace apps already has OperatorGroups; none is included." in page.text
+    for shared in ({"selects": True, "targets": ["team-a"]}, {"targets": [""]}, {}):
+        group.details = shared
+        group.save()
+        assert [row["kind"] for row in documents(reader, "namespace=apps")] == ["Subscription"]
+        page = assert_page(reader.get(f"{FOLDER}?namespace=apps"))
+        assert "Namespace apps and its OperatorGroup are left out" in page.text
 
 
 def test_an_installation_from_another_catalog_is_pointed_out(
