@@ -43,6 +43,7 @@ def test_the_first_cause_is_mended_for_all_its_operators_with_the_keyboard(new_p
 
     page.wait_for_url("**/operators/bulk-change**")
     outcome = page.get_by_role("status").filter(has_text="Dry run passed")
+    expect(outcome).to_be_visible(timeout=ALL_MS)
     expect(outcome).to_be_focused()
     expect(outcome).to_be_in_viewport()
     confirm = page.get_by_role("button", name=re.compile(r"^Migrate \d+, remove \d+$"))
