@@ -630,11 +630,12 @@ def _row(
 
     keywords, categories = texts("keywords"), texts("categories")
     provides = texts("search__provides")
+    listed = values["search__upgrade_path"]
     # An API's list of several versions has no edges.
-    several = int(str(values["bundle_count"])) > 1
-    without_graph = values["search__upgrade_path"] is None or (
-        several and content.access_method == PACKAGE_MANIFEST
-    )
+    if int(str(values["bundle_count"])) > 1 and content.access_method == PACKAGE_MANIFEST:
+        listed = None
+    # Bundles of one version each count.
+    path = tuple(intern(str(version)) for version in listed) if isinstance(listed, list) else None
     name, title, provider = text("name"), text("display_name"), text("provider")
     searched = (name, title, keywords, provides, provider, categories)  # as in _SEARCHED
     if searched not in same:
@@ -660,7 +661,7 @@ def _row(
         provides=provides,
         provided_before=texts("search__provided_before"),
         repositories=texts("search__repositories"),
-        upgrade_path=None if without_graph else texts("search__upgrade_path"),
+        upgrade_path=path,
         search_text=same[searched],  # type: ignore[arg-type]
         updated=None,
         rank=(False, 0, "", ""),

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from catalogs.fbc.package_texts import fold
-from catalogs.models import Catalog, PredictionRun
+from catalogs.models import Catalog, PackageSearch, PredictionRun
 from catalogs.search import index
 from catalogs.search.index import SearchIndex, catalog_stamps, current_index
 from catalogs.search.matching import kind_named
@@ -90,6 +90,13 @@ def test_a_changed_catalog_is_read_again_and_no_other(monkeypatch: pytest.Monkey
     assert kiali.differs == ("provider",)
     assert len({id(row.keywords) for row in after.rows}) == 1, "equal values are stored once"
     assert content(after) == content(read_anew(monkeypatch))
+
+
+def test_bundles_of_one_version_count_apart_in_an_upgrade_path() -> None:
+    package = make_package(name="etcd", catalog=make_catalog(name="first"))
+    PackageSearch.objects.filter(package=package).update(upgrade_path=["1.0.0", "1.1.0", "1.1.0"])
+    (row,) = current_index(catalog_stamps()).rows
+    assert row.upgrade_path == ("1.0.0", "1.1.0", "1.1.0")
 
 
 def test_copies_of_a_catalog_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
