@@ -143,10 +143,13 @@ def _with_existing_objects(choice: InstallChoice, context: "_ExportContext") -> 
     if choice.make_group:
         return complete
     groups = context.groups_in(choice.namespace)
-    targets = tuple(name for name in groups[0].details.get("targets") or () if name)
-    if len(groups) != 1 or groups[0].details.get("selects") or not targets:
+    if len(groups) != 1 or groups[0].details.get("selects"):
         return choice
-    return replace(complete, make_group=True, group=groups[0].name, targets=targets)
+    (group,) = groups
+    targets = tuple(name for name in group.details.get("targets") or () if name)
+    if not targets:
+        return choice
+    return replace(complete, make_group=True, group=group.name, targets=targets)
 
 
 def _existing_objects(choice: InstallChoice, complete: InstallChoice, cluster: str) -> list[str]:
