@@ -95,7 +95,7 @@ def test_objects_of_the_cluster_are_included_as_they_are_and_named(
         details={"targets": ["team-a"]},
     )  # fmt: skip
     included = documents(reader, "namespace=apps")
-    assert [one["kind"] for one in included] == ["Namespace", "OperatorGroup", "Subscription"]
+    assert [row["kind"] for row in included] == ["Namespace", "OperatorGroup", "Subscription"]
     assert included[1]["metadata"] == {"name": "global", "namespace": "apps"}
     assert included[1]["spec"] == {"targetNamespaces": ["team-a"]}
     page = assert_page(reader.get(f"{FOLDER}?namespace=apps"))

@@ -61,9 +61,9 @@ def test_a_condition_that_was_there_stands_at_the_clusters_time(
 ) -> None:
     row = make_seen(prod, condition())
     make_event(subject=row, message="between", last_at=NOW - timedelta(hours=1))
-    told = story(reader)
-    assert "5 h ago Installed: False · Odd first seen 20 min ago" in told
-    assert told.index("between") < told.index("Installed: False"), "sorted by it, too"
+    lines = story(reader)
+    assert "5 h ago Installed: False · Odd first seen 20 min ago" in lines
+    assert lines.index("between") < lines.index("Installed: False"), "sorted by it, too"
 
 
 def test_so_does_a_health_and_the_phase_of_a_csv(reader: Client, prod: Cluster) -> None:
@@ -77,9 +77,9 @@ def test_so_does_a_health_and_the_phase_of_a_csv(reader: Client, prod: Cluster) 
     make_transition(
         subject=csv, type="Phase", to_status="Failed", to_reason="Timeout", at=SEEN, uid="u2"
     )
-    told = story(reader)
-    assert "5 h ago Failed Odd first seen 20 min ago" in told
-    assert "3 h ago Phase: Failed · Timeout first seen 20 min ago" in told
+    lines = story(reader)
+    assert "5 h ago Failed Odd first seen 20 min ago" in lines
+    assert "3 h ago Phase: Failed · Timeout first seen 20 min ago" in lines
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_what_we_saw_change_is_told_at_our_time(reader: Client, prod: Cluster) -
         subject=row, type="Installed", from_status="False", from_reason="Odd",
         to_status="True", to_reason="Odd", uid="u1", at=NOW - timedelta(minutes=5),
     )  # fmt: skip
-    told = story(reader)
-    assert "5 min ago Installed: False · Odd True · Odd after 15 min" in told
-    assert "20 min ago Installed: False · Odd first seen" in told
-    assert told.count("first seen") == 1
+    lines = story(reader)
+    assert "5 min ago Installed: False · Odd True · Odd after 15 min" in lines
+    assert "20 min ago Installed: False · Odd first seen" in lines
+    assert lines.count("first seen") == 1
 
 
 def test_a_change_that_we_saw_late_stands_at_the_time_of_the_object(
@@ -148,10 +148,10 @@ def test_a_change_that_we_saw_late_stands_at_the_time_of_the_object(
             subject=row, type=kind, from_status=fine, to_status=bad, to_reason="Odd", uid="u1",
             at=seen,
         )  # fmt: skip
-    told = story(reader)
-    assert "2 h ago Healthy Failed Odd after 3 h observed 5 min ago" in told
-    assert "2 h ago Installed: True False · Odd after 3 h observed 5 min ago" in told
-    assert "first seen" not in told
+    lines = story(reader)
+    assert "2 h ago Healthy Failed Odd after 3 h observed 5 min ago" in lines
+    assert "2 h ago Installed: True False · Odd after 3 h observed 5 min ago" in lines
+    assert "first seen" not in lines
 
 
 def test_an_object_of_the_same_name_does_not_speak_for_the_one_before(
