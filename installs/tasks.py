@@ -21,7 +21,7 @@ from installs.state.watch import scheduling
 from installs.state.watch.run import watch_cluster as watch
 from installs.state.watch.session import End
 from olmweb.clusters import client_for, configured
-from olmweb.errors import OlmwebError
+from olmweb.errors import DATABASE_AWAY, OlmwebError
 from olmweb.eventlog.record import publish
 from olmweb.kube.errors import KubeError
 from olmweb.models import Cluster
@@ -39,6 +39,15 @@ PREDICT_LIMIT = 600
 EXPIRES = max(30, 3 * settings.STATE_POLL)
 RESUME_SECONDS = 30  # the period of resume_actions
 PUBLISH_SECONDS = 10  # the period of publish_events
+
+
+def _log_crash(work: str, error: Exception, **context: Any) -> None:
+    """Logs the exception that ended `work`; in one line while the database is away, when every task
+    fails and is started again later."""
+    if isinstance(error, DATABASE_AWAY):
+        log.warning("database away", work=work, error=str(error).strip(), **context)
+    else:
+        log.exception(f"{work} crashed", **context)
 
 
 @worker_ready.connect
@@ -89,8 +98,9 @@ def watch_cluster(cluster_id: int) -> None:
                 stop=time_slice.is_over,
             )
         except Exception as error:
-            log.exception("cluster watch crashed", cluster=cluster.name)
-            full_sync.record_crash(cluster, error, started)
+            _log_crash("cluster watch", error, cluster=cluster.name)
+            if not isinstance(error, DATABASE_AWAY):
+                full_sync.record_crash(cluster, error, started)
             return
     if report.end is End.TIME and not stop_requested():
         scheduling.enqueue(cluster_id, watch_cluster.delay)
@@ -110,8 +120,9 @@ def sync_cluster(cluster_id: int) -> None:
         try:
             full_sync.sync_cluster(cluster, still_ours=lambda: is_ours(held, LEASE_SECONDS))
         except Exception as error:
-            log.exception("cluster sync crashed", cluster=cluster.name)
-            full_sync.record_crash(cluster, error, started)
+            _log_crash("cluster sync", error, cluster=cluster.name)
+            if not isinstance(error, DATABASE_AWAY):
+                full_sync.record_crash(cluster, error, started)
 
 
 @task(name="installs.predict", time_limit=PREDICT_LIMIT, expires=60)
@@ -133,8 +144,8 @@ def predict() -> None:
         except LeaseLost:
             log.warning("another worker took the predictions over")
             return
-        except Exception:
-            log.exception("predictions crashed")  # made again at the next tick
+        except Exception as error:
+            _log_crash("predictions", error)  # made again at the next tick
             return
         if written:
             log.info("predictions made", rows=written)
@@ -154,8 +165,8 @@ def read_inventory(cluster_id: int) -> None:
                 crd_schemas.refresh_schemas(cluster, client)
         except KubeError as error:
             log.info("surface not read", cluster=cluster.name, code=error.code, error=error.message)
-        except Exception:
-            log.exception("reading a surface crashed", cluster=cluster.name)
+        except Exception as error:
+            _log_crash("reading a surface", error, cluster=cluster.name)
         if inventory.give_up_first(cluster) or changed:
             predict.delay()  # at once, as verdicts waited for the reading or its facts changed
         if changed and Cluster.objects.filter(pk=cluster_id, assessed="").exists():
@@ -209,9 +220,9 @@ def run_action(action_id: int) -> None:
     """Sends one action and follows it; enqueues itself until there is an outcome."""
     try:
         again = follow.run(action_id)
-    except Exception:
+    except Exception as error:
         # Nothing is lost: resume_actions starts it again.
-        log.exception("action crashed", action=action_id)
+        _log_crash("action", error, action=action_id)
         return
     try:
         if again is not None:
@@ -271,5 +282,5 @@ def notify() -> None:
     for send_due in (send.send_pending, receivers.deliver_all):
         try:
             send_due()
-        except Exception:
-            log.exception("notifications crashed")  # the rows wait for the next run
+        except Exception as error:
+            _log_crash("notifications", error)  # the rows wait for the next run

@@ -7,9 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 
 import structlog
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, QueryDict
 
 log = structlog.get_logger(__name__)
+
+# Raised while the database restarts or can't be reached.
+DATABASE_AWAY = (OperationalError, InterfaceError)
 
 
 class OlmwebError(Exception):

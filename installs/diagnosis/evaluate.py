@@ -286,12 +286,19 @@ class Requirement:
 def requirement_rows(details: Mapping[str, Any]) -> tuple[Requirement, ...]:
     """The requirements of a ClusterServiceVersion, those that are not met first.
 
-    Among those, causes come first: a missing definition or API before the service account, which
-    the same InstallPlan would have created.
+    Among those, causes come first: a missing definition or API before one that exists and is not
+    available yet, and both before the service account, which the same InstallPlan would have
+    created.
     """
     requirements = [_requirement(entry) for entry in items(details, "requirements")]
     requirements.sort(
-        key=lambda entry: (entry.met, entry.kind == "ServiceAccount", entry.kind, entry.name)
+        key=lambda entry: (
+            entry.met,
+            entry.kind == "ServiceAccount",
+            entry.status == "PresentNotAvailable",
+            entry.kind,
+            entry.name,
+        )
     )
     return tuple(requirements)
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
@@ -21,7 +21,7 @@ from django.views import defaults
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from olmweb.accounts.throttling import RATE_WINDOW, Rate
-from olmweb.errors import BadRequest, Missing, OlmwebError, refuse_nul
+from olmweb.errors import DATABASE_AWAY, BadRequest, Missing, OlmwebError, refuse_nul
 
 log = structlog.get_logger(__name__)
 
@@ -117,7 +117,7 @@ def as_olmweb_error(error: Exception) -> OlmwebError:
             return Missing("There is nothing at this address.", hint=DOCS_HINT)
         case SuspiciousOperation():
             return BadRequest(f"The request can't be read: {error}.")
-        case OperationalError():
+        case OperationalError() | InterfaceError():
             log.error("database failed", exc_info=error)
             return _database_error()
     log.error("api request failed", exc_info=error)
@@ -223,7 +223,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exc_info()[1]
     if request.path.startswith("/api/") and isinstance(error, Exception):
         return handle_exception(request, error)
-    if isinstance(error, OperationalError):
+    if isinstance(error, DATABASE_AWAY):
         log.error("database failed", exc_info=error)
         # Without the request, as the shell of a page reads the database.
         page = render_to_string("503.html", {"error": _database_error()})

@@ -71,10 +71,10 @@ class AdminSite(admin.AdminSite):
 
 
 def as_text(value: Any) -> Any:
-    """A list or object of a JSON column in words, such as `rows written: 3; requests: 1`; any other
-    value unchanged."""
+    """A list or object of a JSON column in words, such as `requests: 1; rows written: 3`; any other
+    value unchanged. By name, as PostgreSQL keeps the names of an object in an order of its own."""
     if isinstance(value, dict):
-        return "; ".join(f"{key.replace('_', ' ')}: {_part(value[key])}" for key in value)
+        return "; ".join(f"{key.replace('_', ' ')}: {_part(value[key])}" for key in sorted(value))
     return _part(value) if isinstance(value, list) else value
 
 
@@ -82,7 +82,7 @@ def _part(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_part, value))
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_part(value[key])}" for key in value)
+        return ", ".join(f"{key} {_part(value[key])}" for key in sorted(value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "none" if value in (None, "") else str(value)

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import structlog
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 from django.utils import timezone
 
 from installs.state.full_sync import record_failure
@@ -35,6 +35,7 @@ from installs.state.watch.threads import (
     WatchThread,
 )
 from installs.state.write import apply_changes, write_snapshot
+from olmweb.errors import DATABASE_AWAY
 from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import (
     Abandoned,
@@ -376,7 +377,7 @@ class WatchSession:
         if isinstance(error, Abandoned):
             return
         # The pods' job uses the database, which may be away for a moment.
-        if error is not None and not isinstance(error, KubeError | OperationalError):
+        if error is not None and not isinstance(error, (KubeError, *DATABASE_AWAY)):
             raise error
         if done.name == "probe":
             self._on_probe(bool(done.result), error, now)
@@ -464,7 +465,7 @@ class WatchSession:
                 return work()
             except LeaseLost:
                 raise _SessionOver(End.LOST) from None
-            except (OperationalError, InterfaceError) as error:
+            except DATABASE_AWAY as error:
                 connection.close()
                 log.warning("database away", cluster=self._cluster.name, error=type(error).__name__)
                 if self._stop() or time.monotonic() > self._until:

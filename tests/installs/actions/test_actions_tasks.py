@@ -5,6 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from installs import tasks
@@ -65,6 +66,21 @@ def test_a_crash_of_our_own_is_logged_and_left_for_the_next_pick_up(
     tasks.run_action(7)
     sent.assert_not_called()
     logged.exception.assert_called_once()
+
+
+def test_a_database_that_is_away_is_logged_in_one_line_and_is_no_crash(
+    sent: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(_: int) -> Any:
+        raise OperationalError("the database system is starting up")
+
+    logged = Mock()
+    monkeypatch.setattr(follow, "run", lose)
+    monkeypatch.setattr(tasks, "log", logged)
+    tasks.run_action(7)
+    logged.exception.assert_not_called()
+    logged.warning.assert_called_once()
+    assert "starting up" in str(logged.warning.call_args)
 
 
 def test_actions_that_no_worker_is_at_are_picked_up(olivia: User, sent: Mock) -> None:

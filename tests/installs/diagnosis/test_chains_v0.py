@@ -92,6 +92,19 @@ def test_a_missing_definition_is_named_before_the_service_account() -> None:
     assert (last.kind, last.state, last.namespace) == ("CustomResourceDefinition", "absent", "")
 
 
+def test_a_missing_definition_is_named_before_a_new_one_that_is_not_established_yet() -> None:
+    new = missing(
+        "CustomResourceDefinition",
+        "anchors.tiny.example",
+        "CRD is present but the Established condition is False (not available)",
+        "PresentNotAvailable",
+    )
+    waiting = csv("Pending", "RequirementsNotMet", NOT_MET, requirements=[new, NO_CRD])
+    diagnosis = diagnose(installed(), (catalog(), plan(), waiting))
+    assert broken(diagnosis) == ("CustomResourceDefinition", "ghosts.tiny.example")
+    assert finding_id(diagnosis) == "csv-req-crd-missing"
+
+
 def test_missing_permissions_are_named_with_their_rules() -> None:
     account = missing(
         "ServiceAccount",

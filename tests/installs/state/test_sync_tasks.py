@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import time_machine
 from django.core.management import CommandError, call_command
+from django.db import InterfaceError
 from django.db.models.signals import post_save
 from django.utils import timezone
 
@@ -126,6 +127,27 @@ def test_a_message_left_for_a_removed_cluster_does_nothing(
     cluster.refresh_from_db()
     assert (cluster.removed, cluster.reachable) == (True, None)
     assert not SyncRun.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "work"), [("watch_cluster", "watch"), ("sync_cluster", "full_sync.sync_cluster")]
+)
+def test_a_database_that_is_away_is_no_failure_of_the_cluster(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    task: str,
+    work: str,
+) -> None:
+    def lose(*_: Any, **__: Any) -> Any:
+        raise InterfaceError("the connection is closed")
+
+    monkeypatch.setattr(f"installs.tasks.{work}", lose)
+    getattr(tasks, task)(cluster.pk)
+    assert "database away" in caplog.text
+    assert "crashed" not in caplog.text
+    cluster.refresh_from_db()
+    assert (cluster.reachable, cluster.error_code) == (None, "")
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ def test_json_is_shown_in_words(signed_in: Client) -> None:
     run = SyncRun.objects.create(target="prod", counts={"rows_written": 3, "requests": 1})
     page = signed_in.get(address(SyncRun, "change", run.pk)).text
     assert "Counts:" in page
-    assert "rows written: 3; requests: 1" in page
+    assert "requests: 1; rows written: 3" in page
     CatalogInspection.objects.update(failed={"unreachable": 18})
     row = CatalogInspection.objects.get()
     for page in (address(CatalogInspection, "changelist"),
