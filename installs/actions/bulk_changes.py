@@ -23,7 +23,8 @@ from installs.actions.plan_changes import plan_approve
 from installs.actions.removal import RemovalRows, plan_remove
 from installs.actions.retry import plan_retry
 from installs.actions.warnings import InstallWarning
-from installs.diagnosis.knowledge import Finding, by_id
+from installs.diagnosis.entries import by_id
+from installs.diagnosis.knowledge import Finding
 from installs.methods import AUTOMATIC, METHODS
 from installs.models import NEEDS_ATTENTION, Action, Health, Operator
 from installs.models.steps import Delete

@@ -27,7 +27,7 @@ from installs.actions.plan_changes import (
     plan_for,
     targets_of,
 )
-from installs.diagnosis.knowledge import by_id
+from installs.diagnosis.entries import by_id
 from installs.diagnosis.remedies import fill_steps
 from installs.methods import METHODS
 from installs.methods.base import manifest_of

@@ -8,7 +8,7 @@ from catalogs.verdicts.catalog_health import health_context, health_notes, sourc
 from catalogs.verdicts.rules import RULES
 from installs.actions.install_rows import InstallRows
 from installs.audit.audit import check_namespace
-from installs.diagnosis.knowledge import by_id
+from installs.diagnosis.entries import by_id
 from installs.methods import METHODS, InstallChoice
 from installs.models import Operator
 from installs.queries.operators import has_installed_nothing

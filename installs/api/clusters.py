@@ -27,7 +27,7 @@ from installs.api.schemas import (
     cluster_row,
     leftover_row,
 )
-from installs.diagnosis.knowledge import knowledge
+from installs.diagnosis.entries import knowledge
 from installs.models import (
     ClusterInventory,
     ClusterOperator,

@@ -35,7 +35,7 @@ from catalogs.verdicts.read import (
     stored_verdict,
 )
 from catalogs.verdicts.rules import RULES_VERSION, RuleResult, RuleScope, Verdict, title_of
-from installs.diagnosis.knowledge import by_id as knowledge_by_id
+from installs.diagnosis.entries import by_id as knowledge_by_id
 from installs.facts.cluster_facts import groups_of
 from installs.models import Component, Health, Operator
 from installs.state.observation import details_of

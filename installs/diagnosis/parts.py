@@ -76,8 +76,18 @@ _WAY_BACK = re.compile(
     r"(?!release has no \d|no revision for release)(?P<second>[\s\S]{1,2000}?): "
     r"original (?:upgrade|install) error: (?P<first>[\s\S]+)"
 )
-# That the way back took too long is no reason of its own beside the error that made it necessary.
 _WAITED = re.compile(r"(?:timed out waiting for the condition|context deadline exceeded)\s*")
+# That the way back took too long, or had no object to delete, is no reason of its own beside the
+# error that made it necessary.
+_NO_REASON = re.compile(
+    _WAITED.pattern
+    + r"|uninstallation completed with 1 error\(s\): object not found, skipping delete: no objects "
+    r"visited\s*"
+)
+# How Helm joins errors of an uninstallation (pkg/action/uninstall.go).
+_UNINSTALLATION = re.compile(
+    r"uninstallation completed with (?P<count>\d{1,6}) error\(s\): (?P<errors>[\s\S]+)"
+)
 # Helm itself names both in the other order, with nothing between them but how the second begins.
 _WAY_BACK_OF_HELM = re.compile(
     r"(?P<before>[\s\S]{0,300}?)\ban error occurred while [^.\n]{1,60}\. "
@@ -156,6 +166,15 @@ def strip_prefixes(text: str) -> str:
     while match := _PREFIXES.match(text):
         text = text[match.end() :]
     return text
+
+
+def error_before_way_back(text: str) -> str:
+    """The error that made a way back necessary, if the text names the error of that, too; empty if
+    it does not, or if it was that the time was up."""
+    way_back = _way_back(text)
+    if way_back is None or _WAITED.match(way_back["first"]):
+        return ""
+    return way_back["before"] + way_back["first"]
 
 
 def parts_of(text: str) -> list[str]:
@@ -277,8 +296,8 @@ def _joined(text: str) -> list[str]:
     errors = [text]
     if match := _way_back(text):
         errors = [match["before"] + match["first"]]
-        if match.re is not _WAY_BACK or not _WAITED.fullmatch(match["second"]):
-            errors.append(match["before"] + match["second"])
+        if match.re is not _WAY_BACK or not _NO_REASON.fullmatch(match["second"]):
+            errors += [match["before"] + error for error in _uninstallation(match["second"])]
     errors = [part for error in errors for part in _excluded_nodes(error)]
     errors = [part for error in errors for part in _collisions(error) or _HELM_ENDS.split(error)]
     errors = [part for error in errors for part in _aggregated(error)]
@@ -287,6 +306,14 @@ def _joined(text: str) -> list[str]:
 
 def _way_back(text: str) -> re.Match[str] | None:
     return _WAY_BACK.fullmatch(text) or _WAY_BACK_OF_HELM.fullmatch(text)
+
+
+def _uninstallation(text: str) -> list[str]:
+    """The errors with which Helm left objects of a release; the text itself if it is another one,
+    or if an error has a semicolon of its own."""
+    match = _UNINSTALLATION.fullmatch(text)
+    errors = match["errors"].split("; ") if match else []
+    return errors if match and len(errors) == int(match["count"]) else [text]
 
 
 def _aggregated(text: str) -> list[str]:

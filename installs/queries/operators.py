@@ -26,7 +26,8 @@ from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog, Package
-from installs.diagnosis.knowledge import Finding, by_id, finding_for, knowledge, title_for
+from installs.diagnosis.entries import by_id, knowledge
+from installs.diagnosis.knowledge import Finding, finding_for, title_for
 from installs.diagnosis.notes import DAY, flaps, stuck
 from installs.diagnosis.remedies import is_command, is_filled
 from installs.methods import METHODS

@@ -15,7 +15,7 @@ from installs.actions import execute, follow
 from installs.actions.plan import plan_install
 from installs.actions.record import request
 from installs.actions.removal import plan_remove
-from installs.diagnosis.knowledge import by_id
+from installs.diagnosis.entries import by_id
 from installs.models import Action, Operator
 from installs.state.watch.scheduling import cluster_lease
 from olmweb.models import Cluster

@@ -8,15 +8,13 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from installs.diagnosis.entries import STAGES, KnowledgeEntry, knowledge
 from installs.diagnosis.knowledge import (
-    STAGES,
     TEXT_LIMIT,
-    KnowledgeEntry,
     classify,
     find,
     finding_for,
     fingerprint,
-    knowledge,
     render,
 )
 from installs.diagnosis.remedies import (

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from installs.diagnosis.knowledge import by_id, classify
+from installs.diagnosis.entries import by_id
+from installs.diagnosis.knowledge import classify
 from installs.diagnosis.remedies import (
     PLACEHOLDER,
     fill_command,

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from installs.diagnosis.knowledge import KINDS, classify
+from installs.diagnosis.entries import KINDS
+from installs.diagnosis.knowledge import classify
 from installs.diagnosis.states import STATES, State, class_of
 
 READ_FROM_CODE = {

@@ -17,7 +17,8 @@ from catalogs.models import Bundle, Catalog
 from installs.actions import execute, follow
 from installs.actions.alternatives import alternatives, catalogs_beside
 from installs.actions.bulk_changes import BulkChange, changes_for
-from installs.diagnosis.knowledge import finding_for, knowledge
+from installs.diagnosis.entries import knowledge
+from installs.diagnosis.knowledge import finding_for
 from installs.models import Action, ActionBatch, Component, Operator
 from installs.models.steps import Apply, Delete
 from olmweb.accounts.roles import NOT_AN_OPERATOR

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from installs.diagnosis.knowledge import knowledge
+from installs.diagnosis.entries import knowledge
 from olmweb.models import Cluster
 from olmweb.web.pagination import PAGE_SIZE
 from tests.factories import make_cluster, make_crd

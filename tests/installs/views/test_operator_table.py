@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from catalogs.models import Icon
 from installs.actions.buttons import rights_of
-from installs.diagnosis.knowledge import by_id
+from installs.diagnosis.entries import by_id
 from installs.models import AccessAnswer, Component, Operator
 from installs.queries.operator_table import OPERATORS
 from olmweb.models import Cluster, Preferences

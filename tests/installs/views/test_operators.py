@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from installs.diagnosis.knowledge import find, knowledge
+from installs.diagnosis.entries import knowledge
+from installs.diagnosis.knowledge import find
 from installs.models import Operator, Transition
 from installs.queries.operators import OperatorFilters, causes
 from installs.queries.overview import causes_of
