@@ -34,7 +34,8 @@ CHECK_SECONDS = 2.0
 RENEW_SECONDS = 1.0  # between two renewals of a registration
 QUEUED = 5
 _QUEUED = "watch-queued:{}"
-WATCH_LEASE = 5  # seconds; with RENEW_SECONDS, how long a killed worker's cluster stays alone
+WATCH_LEASE = 3  # seconds; with RENEW_SECONDS, how long a killed worker's cluster stays alone
+HEARTBEAT_LIMIT = 5  # seconds without a heartbeat, which comes every 2, of a worker that is stuck
 _WATCH = "cluster:"
 _WATCHER = "watcher:"
 
@@ -85,7 +86,7 @@ class Registration:
         connection.close()
 
     def renew(self) -> None:
-        if seconds_since_heartbeat() > WATCH_LEASE:
+        if seconds_since_heartbeat() > HEARTBEAT_LIMIT:
             return
         try:
             if self._held is None or not self._held.renew(WATCH_LEASE):
