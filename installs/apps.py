@@ -23,6 +23,12 @@ class InstallsConfig(AppConfig):
         # Of the last app: the permissions of all of ours exist when it is migrated.
         post_migrate.connect(create_roles, sender=self, dispatch_uid="olmweb-roles")
 
+    def prepare_pages(self) -> None:
+        """Loads the knowledge base, for the web server, which calls it before it serves."""
+        from installs.diagnosis.entries import knowledge
+
+        knowledge()
+
     def trouble_of_catalog(self, catalog: "Catalog") -> dict[str, Any]:
         """As installs.presenters.diagnosis, for views that find this app by its name only:
         catalogs must not import installs."""

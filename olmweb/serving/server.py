@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
+from django.apps import apps
 from django.conf import settings
 from django.core.handlers.wsgi import WSGIHandler
+from django.urls import get_resolver
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
@@ -81,11 +83,19 @@ class Protocol(H11Protocol):
 
 
 def make_application() -> "EventLog":
-    """Django with the settings' number of threads. The apps must be loaded."""
+    """Django with the settings' number of threads. The apps must be loaded.
+
+    What the first pages would load, for seconds, is loaded now: a new process answers its probes at
+    once, and a rolling update sends people to it.
+    """
     from olmweb.eventlog.read import EventFeed  # these need the apps
     from olmweb.serving.events import StampFeed
     from olmweb.serving.tail import EventLog, Tail
 
+    _ = get_resolver().url_patterns  # imports all views
+    for app in apps.get_app_configs():
+        if prepare := getattr(app, "prepare_pages", None):
+            prepare()
     limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     pages = ThreadedWsgi(WSGIHandler(), settings.WEB_THREADS, limit)
     streams_of_pages = EventStreams(pages, Hub(StampFeed(), lambda: pages.busy_seconds))

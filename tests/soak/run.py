@@ -61,6 +61,7 @@ _INSTALLABLE = (
     "select count(distinct c.cluster_id) from catalogs_package p"
     " join catalogs_catalog c on c.id = p.catalog_id"
 )
+_PREDICTED = "select count(distinct cluster_id) from catalogs_predictionrun where inputs <> ''"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Size:
     events: int  # recorded during the faults, at least
     between: float  # seconds from the end of one fault to the next
     actions_pause: float  # longer than the claim of an action (90 s); 0: not paused
-    watch_pause: float  # longer than the lease of a watched cluster (5 s)
+    watch_pause: float  # longer than the lease of a watched cluster (3 s)
     redis: float
 
 
@@ -102,10 +103,10 @@ def soak(size: Size) -> list[dict[str, Any]]:
 
 
 def _wait_until_ready(product: Stack, clusters: int) -> None:
-    """Until every cluster is watched and has a catalog to install from."""
+    """Until every cluster is watched and has a catalog to install from, with its verdicts."""
     with psycopg.connect(product.postgres.url, autocommit=True) as database:
         deadline = time.monotonic() + READY_SECONDS
-        for statement in (_WATCHED, _INSTALLABLE):
+        for statement in (_WATCHED, _INSTALLABLE, _PREDICTED):
             while (ready := one(database, statement)) < clusters:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"{ready} of {clusters} clusters after {READY_SECONDS:g} s")

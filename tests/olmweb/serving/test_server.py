@@ -401,6 +401,23 @@ def _first_answer(port: int) -> bytes:
     return answer
 
 
+def test_a_process_serves_once_the_first_page_has_nothing_to_load(tmp_path: Path) -> None:
+    code = """if True:
+        import sys
+        import olmweb.asgi
+        from installs.diagnosis.entries import knowledge
+        print(knowledge.cache_info().currsize, "installs.views.clusters" in sys.modules)
+    """
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=production_environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
+    assert process.stdout.split() == ["1", "True"], process.stderr[-2000:]
+
+
 def test_a_busy_node_leaves_a_web_process_time_for_its_imports(settings: Any) -> None:
     """A process that is replaced before it answers would be replaced again and again."""
     settings.TRUSTED_PROXIES = []
