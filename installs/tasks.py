@@ -42,12 +42,13 @@ PUBLISH_SECONDS = 10  # the period of publish_events
 
 
 def _log_crash(work: str, error: Exception, **context: Any) -> None:
-    """Logs the exception that ended `work`; in one line while the database is away, when every task
+    """Logs the error that ended `work`; in one line while the database is away, when every task
     fails and is started again later."""
     if isinstance(error, DATABASE_AWAY):
         log.warning("database away", work=work, error=str(error).strip(), **context)
     else:
-        log.exception(f"{work} crashed", **context)
+        event = f"{work} crashed"
+        log.error(event, exc_info=error, **context)
 
 
 @worker_ready.connect

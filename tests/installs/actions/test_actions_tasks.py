@@ -65,7 +65,7 @@ def test_a_crash_of_our_own_is_logged_and_left_for_the_next_pick_up(
     monkeypatch.setattr(tasks, "log", logged)
     tasks.run_action(7)
     sent.assert_not_called()
-    logged.exception.assert_called_once()
+    logged.error.assert_called_once()
 
 
 def test_a_database_that_is_away_is_logged_in_one_line_and_is_no_crash(
@@ -78,7 +78,7 @@ def test_a_database_that_is_away_is_logged_in_one_line_and_is_no_crash(
     monkeypatch.setattr(follow, "run", lose)
     monkeypatch.setattr(tasks, "log", logged)
     tasks.run_action(7)
-    logged.exception.assert_not_called()
+    logged.error.assert_not_called()
     logged.warning.assert_called_once()
     assert "starting up" in str(logged.warning.call_args)
 
