@@ -31,6 +31,7 @@ from installs.methods.base import FOLLOWS_NAMESPACE, SourceName, namespace_for
 from installs.methods.configuration import CONFIG
 from installs.models import ClusterInventory, Component
 from olmweb.errors import BadRequest, OlmwebError
+from olmweb.kube.fields import text, texts
 from olmweb.kube.resources import CATALOG_SOURCES, OPERATOR_GROUPS
 
 WORDS = (
@@ -45,6 +46,7 @@ LIMIT = 300  # characters of one value
 YAML, KUSTOMIZE, ARGOCD = "manifests.yaml", "kustomize.zip", "argocd.yaml"
 TYPES = {YAML: "application/yaml", KUSTOMIZE: "application/zip", ARGOCD: "application/yaml"}
 _CATALOG_SOURCE, _GROUP = CATALOG_SOURCES.kind, OPERATOR_GROUPS.kind
+_DEFAULT_STRATEGY = "Default"
 _ALL, _OWN = "AllNamespaces", "OwnNamespace"
 _SOURCES = (Catalog.SourceKind.CATALOG_SOURCE, Catalog.SourceKind.PACKAGE_MANIFEST)
 _REPOSITORY = re.compile(r"(?:https?://|ssh://|git@)[^\s\"'<>\\`]+")
@@ -134,32 +136,57 @@ def plan_export(
 
 def _with_existing_objects(choice: InstallChoice, context: "_ExportContext") -> InstallChoice:
     """With the Namespace and the OperatorGroup of the cluster, too, as Git describes other clusters
-    as well. The group keeps its name and its targets, as a second one would stop every operator of
-    the namespace. A namespace with several groups, or with one for all namespaces or by label, is
-    shared with other operators: neither is included, so that no Git repository owns it."""
+    as well. The group keeps its name and its specification, as a second one would stop every
+    operator of the namespace. A namespace with several groups, or with one for all namespaces, is
+    shared with other operators: neither is included, so that no Git repository owns it. Nor is one
+    whose group selects namespaces by labels that are not stored."""
     if not METHODS[choice.method].needs_namespace:
         return choice
     complete = replace(choice, make_namespace=True)
     if choice.make_group:
         return complete
     groups = context.groups_in(choice.namespace)
-    if len(groups) != 1 or groups[0].details.get("selects"):
+    if len(groups) != 1:
         return choice
     (group,) = groups
-    targets = tuple(name for name in group.details.get("targets") or () if name)
-    if not targets:
+    targets = tuple(filter(None, texts(group.details, "targets")))
+    spec = _group_spec(group)
+    if bool(group.details.get("selects")) != ("selector" in spec) or not (
+        targets or spec.get("selector")
+    ):
         return choice
-    return replace(complete, make_group=True, group=group.name, targets=targets)
+    return replace(complete, make_group=True, group=group.name, targets=targets, group_spec=spec)
+
+
+def _group_spec(group: Component) -> dict[str, Any]:
+    """The specification of an OperatorGroup of the cluster beside its targets, without the field
+    that the API server fills: `upgradeStrategy` is `Default` if it is not set (operator-framework
+    api crds/operators.coreos.com_operatorgroups.yaml)."""
+    strategy = text(group.details, "upgrade_strategy")
+    fields = {
+        "selector": group.details.get("selector"),
+        "serviceAccountName": text(group.details, "service_account"),
+        "staticProvidedAPIs": group.details.get("static_apis") is True,
+        "upgradeStrategy": "" if strategy == _DEFAULT_STRATEGY else strategy,
+    }
+    return {name: value for name, value in fields.items() if value}
 
 
 def _existing_objects(choice: InstallChoice, complete: InstallChoice, cluster: str) -> list[str]:
-    """A note that names the included objects that are on the cluster already."""
+    """Notes on the included objects that are on the cluster already, and on one that the included
+    OperatorGroup needs."""
     names = []
     if complete.make_namespace and not choice.make_namespace:
         names.append(f"Namespace {choice.namespace}")
     if complete.group:
         names.append(f"OperatorGroup {complete.group}")
-    return [f"Already on cluster {cluster}: {' and '.join(names)}."] if names else []
+    notes = [f"Already on cluster {cluster}: {' and '.join(names)}."] if names else []
+    if account := complete.group_spec.get("serviceAccountName"):
+        notes.append(
+            f"OperatorGroup {complete.group} uses ServiceAccount {account} of namespace "
+            f"{complete.namespace}, which is not included: it and its permissions must exist."
+        )
+    return notes
 
 
 def _named_by_starting_csv(

@@ -46,7 +46,8 @@ class InstallChoice:
     `version` is a range for a ClusterExtension, and the name of the first bundle (startingCSV) for
     a Subscription; `targets` are the namespaces that the OperatorGroup watches, none meaning all;
     `make_namespace` and `make_group` tell whether to create these, `group` is the name of the
-    OperatorGroup, empty for that of the namespace. `api_version` is the served
+    OperatorGroup, empty for that of the namespace, and `group_spec` holds the fields of its
+    specification beside the targets. `api_version` is the served
     version of the main object, empty for the usual one; `known_fields` are the fields of the
     cluster's CustomResourceDefinition, None if unknown, and `required_fields` those that its
     specification requires, None if unknown. `config` is `spec.config`, empty for none;
@@ -69,6 +70,7 @@ class InstallChoice:
     make_namespace: bool = True
     make_group: bool = True
     group: str = ""
+    group_spec: Mapping[str, Any] = field(default_factory=dict)
     api_version: str = ""
     known_fields: frozenset[str] | None = None
     required_fields: frozenset[str] | None = None

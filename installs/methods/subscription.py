@@ -220,4 +220,5 @@ def _operator_group(choice: InstallChoice) -> Manifest:
     """Named as the namespace, if it has no other name: OLM v0 allows one group in each."""
     namespace = choice.namespace
     spec = {"targetNamespaces": list(choice.targets)} if choice.targets else {}
+    spec |= choice.group_spec
     return manifest_of(OPERATOR_GROUPS, choice.group or namespace, namespace, spec=spec)

@@ -256,7 +256,12 @@ SHAPES: dict[str, type[Struct]] = {
     "ClusterServiceVersion": _CSV,
     "OperatorGroup": _object(
         spec=_shape(
-            "Spec", "targetNamespaces", "selector", "serviceAccountName", "upgradeStrategy"
+            "Spec",
+            "targetNamespaces",
+            "selector",
+            "serviceAccountName",
+            "upgradeStrategy",
+            "staticProvidedAPIs",
         ),
         status=_status("namespaces"),
     ),

@@ -281,13 +281,44 @@ def operator_group(obj: Object) -> DecodedObject | None:
     details = {
         "targets": texts(obj, "spec", "targetNamespaces", limit=LISTED),
         "selects": bool(dig(obj, "spec", "selector")),
+        "selector": _label_selector(dig(obj, "spec", "selector")),
         "namespaces": texts(obj, "status", "namespaces", limit=LISTED),
         "service_account": text(obj, "spec", "serviceAccountName", limit=253),
         "upgrade_strategy": text(obj, "spec", "upgradeStrategy", limit=60),
+        "static_apis": dig(obj, "spec", "staticProvidedAPIs") is True,
         "provided_apis": [api for api in provided.split(",") if api],
         "own_catalogs_only": own_catalogs_only == "true",
     }
     return decoded_object(obj, "OperatorGroup", component_columns(obj), details)
+
+
+def _label_selector(selector: Any) -> dict[str, Any]:
+    """The known fields of a LabelSelector; empty without one, and for one with more than LISTED
+    labels, expressions or values of an expression, as a part of it would select other namespaces.
+    """
+    labels, expressions = dig(selector, "matchLabels"), dig(selector, "matchExpressions")
+    wanted = labels if isinstance(labels, dict) else {}
+    rows = (
+        [row for row in expressions if isinstance(row, dict)]
+        if isinstance(expressions, list)
+        else []
+    )
+    if len(wanted) > LISTED or len(rows) > LISTED:
+        return {}
+    terms = []
+    for row in rows:
+        values = row.get("values")
+        if isinstance(values, list) and len(values) > LISTED:
+            return {}
+        names = texts(row, "values", limit=LISTED)
+        term = {"key": text(row, "key", limit=316), "operator": text(row, "operator", limit=60)}
+        terms.append(term | ({"values": names} if names else {}))
+    result: dict[str, Any] = {}
+    if wanted:
+        result["matchLabels"] = {str(key)[:316]: str(value)[:63] for key, value in wanted.items()}
+    if terms:
+        result["matchExpressions"] = terms
+    return result
 
 
 def operator_condition(obj: Object) -> DecodedObject | None:

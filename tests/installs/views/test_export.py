@@ -100,6 +100,28 @@ def test_objects_of_the_cluster_are_included_as_they_are_and_named(
     assert included[1]["spec"] == {"targetNamespaces": ["team-a"]}
     page = assert_page(reader.get(f"{FOLDER}?namespace=apps"))
     assert "Already on cluster prod: Namespace apps and OperatorGroup global." in page.text
+    selector = {"matchLabels": {"team": "a"}}
+    full = {
+        "selects": True,
+        "selector": selector,
+        "targets": [],
+        "service_account": "scoped",
+        "upgrade_strategy": "TechPreviewUnsafeFailForward",
+        "static_apis": True,
+    }
+    group.details = full
+    group.save()
+    assert documents(reader, "namespace=apps")[1]["spec"] == {
+        "selector": selector,
+        "serviceAccountName": "scoped",
+        "staticProvidedAPIs": True,
+        "upgradeStrategy": "TechPreviewUnsafeFailForward",
+    }
+    page = assert_page(reader.get(f"{FOLDER}?namespace=apps"))
+    assert "OperatorGroup global uses ServiceAccount scoped of namespace apps" in page.text
+    group.details = {"targets": ["team-a"], "upgrade_strategy": "Default", "service_account": ""}
+    group.save()
+    assert documents(reader, "namespace=apps")[1]["spec"] == {"targetNamespaces": ["team-a"]}
     for shared in ({"selects": True, "targets": ["team-a"]}, {"targets": [""]}, {}):
         group.details = shared
         group.save()
