@@ -15,7 +15,16 @@ from typing import Any
 from catalogs.install_methods import InstallMethod
 from catalogs.verdicts.facts import PLATFORM_NAMESPACE
 from installs.diagnosis.approvals import listing
-from installs.models import ClusterInventory, Component, CopyReport, CRDState, Operator
+from installs.models import (
+    ClusterInventory,
+    Component,
+    CopyReport,
+    CRDState,
+    Operator,
+    Transition,
+)
+from installs.state.dependencies import noted_package
+from installs.state.history import OBJECT
 from installs.state.listing import FAILED, FORBIDDEN
 from olmweb.kube.fields import items, number, text
 from olmweb.kube.resources import (
@@ -98,7 +107,8 @@ class RemovedOwner:
     `kind` is that of its object. `name` is the package for a Subscription. `read_at`: when
     webhooks, APIServices and ClusterRoles of the cluster were read last; `unserved` are those kinds
     of READ that the cluster did not serve then. `remaining` is empty for other kinds than a
-    Subscription.
+    Subscription. `note` says whose dependency it was, empty if it was none or its removal was not
+    observed.
     """
 
     cluster: str
@@ -109,6 +119,7 @@ class RemovedOwner:
     read_at: datetime | None
     unserved: tuple[str, ...] = ()
     remaining: tuple[Remaining, ...] = ()
+    note: str = ""
 
     @property
     def included(self) -> str:
@@ -155,7 +166,7 @@ def package_label(package: str, namespace: str) -> str:
 
 
 def removed_owners(clusters: Sequence[Cluster]) -> list[RemovedOwner]:
-    """The removed operators with leftovers, by cluster, namespace and name; six queries, and one
+    """The removed operators with leftovers, by cluster, namespace and name; six queries, and two
     more if there are any.
 
     Omits clusters whose operators were not read completely, as everything would be left behind.
@@ -195,12 +206,14 @@ def removed_owners(clusters: Sequence[Cluster]) -> list[RemovedOwner]:
             rows.append(Leftover(NAMESPACE, namespace))
         by_owner[key, *_owner_in(by_owner, key, namespace)].extend(rows)
     unserved = _unserved({key for key, *_ in by_owner})
+    notes = _dependency_notes(by_owner)
     return [
         RemovedOwner(
             readable[key].name, kind, namespace, name, tuple(sorted(rows, key=_position)),
             inventories[key].read_at if key in inventories else None,
             unserved.get(key, ()),
             _remaining(present[key], kind, namespace),
+            notes.get((key, kind, namespace, name), ""),
         )
         for (key, kind, namespace, name), rows in sorted(
             by_owner.items(), key=lambda item: (readable[item[0][0]].name, *item[0][2:], item[0][1])
@@ -213,6 +226,28 @@ def _remaining(present: _Present, kind: str, namespace: str) -> tuple[Remaining,
     if kind != InstallMethod.SUBSCRIPTION or namespace in SHARED_NAMESPACES:
         return ()
     return tuple(sorted(present.subscriptions.get(namespace, ()), key=lambda row: row.name))
+
+
+def _dependency_notes(
+    owners: Iterable[tuple[int, str, str, str]],
+) -> dict[tuple[int, str, str, str], str]:
+    """(cluster id, kind, namespace, package) of a removed Subscription -> the newest note on its
+    removal that says whose dependency it was (installs.state.dependencies); one query."""
+    subscribed = [owner for owner in owners if owner[1] == InstallMethod.SUBSCRIPTION]
+    if not subscribed:
+        return {}
+    rows = Transition.objects.filter(
+        cluster__in={key for key, *_ in subscribed},
+        kind=InstallMethod.SUBSCRIPTION,
+        namespace__in={namespace for _, _, namespace, _ in subscribed},
+        type=OBJECT,
+        to_status="deleted",
+    ).exclude(message="")
+    fields = ("cluster", "kind", "namespace", "message")
+    return {
+        (key, kind, namespace, noted_package(note)): note
+        for key, kind, namespace, note in rows.order_by("at", "pk").values_list(*fields)
+    }
 
 
 def _unserved(clusters: Collection[int]) -> dict[int, tuple[str, ...]]:

@@ -5,7 +5,7 @@ or InstallPlan, `Connection` of a CatalogSource.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -38,11 +38,13 @@ class RecordedState(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class WriteContext:
     """What one transaction writes for. `first_read_kinds` are read for the first time, so their
-    objects did not just appear."""
+    objects did not just appear. `deletion_notes`: a sentence that is recorded with the deletion of
+    an object."""
 
     cluster_id: int
     now: datetime
     first_read_kinds: frozenset[str] = frozenset()
+    deletion_notes: Mapping[Key, str] = field(default_factory=dict)
 
 
 def states_of(
@@ -89,6 +91,7 @@ def deletion(
         from_status="present" if was_stored else "",
         to_status="deleted",
         resource_version=version,
+        message=context.deletion_notes.get(key, ""),
     )
 
 

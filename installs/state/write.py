@@ -5,7 +5,7 @@ Every transaction first locks the Cluster's row, so that no change is recorded b
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from catalogs.sync.cluster_catalogs import record_catalog_sources, record_cluste
 from installs.models import ClusterOperator, Component, CRDState, Event, Operator
 from installs.state.assess import assess, assess_crds, basis, lists_members, update_members
 from installs.state.decode import OPERATOR_KINDS, DecodedObject, Key
+from installs.state.dependencies import dependency_notes
 from installs.state.history import WriteContext
 from installs.state.links import csvs_without_operator, link
 from installs.state.listing import ABSENT, FAILED, FORBIDDEN, SERVED, ResourceList, Snapshot
@@ -411,6 +412,9 @@ def _write(
     """Writes the tables, then derives. Sets `cluster.assessed`; the caller saves the row."""
     result = WriteResult()
     deltas: dict[Table, Delta] = {}
+    if Operator in incoming.tables:
+        notes = dependency_notes(cluster.pk, incoming.tables[Operator].deleted)
+        context = replace(context, deletion_notes=notes)
     for table in _TABLES:
         if table in incoming.tables:
             table_input = incoming.tables[table]

@@ -71,6 +71,7 @@ from installs.queries.operator_table import (
 )
 from installs.queries.operators import finding_of, why
 from installs.queries.unknown_messages import matching, unknown_rows
+from installs.state.dependencies import noted_package
 from installs.state.observation import details_of, diagnose_row
 from olmweb.accounts.roles import may_act
 from olmweb.api.formats import fill
@@ -250,7 +251,8 @@ def _removed_page(request: HttpRequest, removed: detail.RemovedOperator) -> Http
     if "rev" in request.GET:
         return HttpResponse(headers={"HX-Refresh": "true"})
     row, signed_in = removed.deletion, request.user.is_authenticated
-    package = next((action.package for action in removed.actions if action.package), "")
+    packages = (action.package for action in removed.actions if action.package)
+    package = next(packages, "") or noted_package(row.message)
     left = leftovers_of(row.cluster, row.kind, row.namespace, row.name, package)
     context = {
         "removed": removed,

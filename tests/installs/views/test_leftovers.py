@@ -59,7 +59,7 @@ def test_everything_of_a_removed_package_is_one_group_in_the_order_of_deletion(
     prod: Cluster, django_assert_max_num_queries: Any
 ) -> None:
     make_removed(prod)
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(8):
         owner = only(prod)
     assert (owner.kind, owner.namespace, owner.name) == ("Subscription", "apps", "etcd")
     assert [(row.kind, row.name) for row in owner.leftovers] == [
@@ -206,7 +206,13 @@ def test_the_page_of_a_removed_operator_shows_its_own(reader: Client, prod: Clus
 
     # The Subscription of a dependency has another name than its package.
     name = "etcd-stable-redhat-operators"
-    Transition.objects.update(name=name)
+    note = "OLM v0 had installed etcd as a dependency of grafana."
+    Transition.objects.update(name=name, message=note)
+    page = assert_page(reader.get(f"/operators/prod/Subscription/apps/{name}"))
+    assert page.text.count(note) == 2, "above, and in the timeline"
+    assert "Left on the cluster by the removed operator etcd" in page.text
+    assert note in assert_page(reader.get("/leftovers/")).text
+    Transition.objects.update(message="")
     Action.objects.create(
         cluster=prod, verb="remove", path="Subscription", namespace="apps", name=name,
         package="etcd", state="succeeded",
