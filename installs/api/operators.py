@@ -196,7 +196,7 @@ def _operator_detail(operator: Operator) -> OperatorDetail:
     """`operator` comes with its cluster; at most five queries."""
     parts = detail.parts_of(operator)
     keys = parts.keys(operator)
-    diagnosis = diagnose_row(operator, parts.components)
+    diagnosis = diagnose_row(operator, parts.components, parts.unread)
     pending = detail.pending_plan(operator, parts)
     transitions = detail.history(operator.cluster_id, keys, HISTORY_SHOWN)
     for row in transitions:

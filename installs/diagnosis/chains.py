@@ -7,7 +7,7 @@ problems of OLM v0 are in problems_v0.py.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -27,9 +27,11 @@ from installs.diagnosis.evaluate import (
 from installs.diagnosis.knowledge import DEPRECATIONS
 from installs.diagnosis.notes import notes_of
 from installs.diagnosis.problems_v0 import (
+    CSV,
     NOT_RUNNING,
     V0Installation,
     V0Problem,
+    missing_link,
     of_kind,
     problem_of,
     v0_installation,
@@ -77,6 +79,7 @@ def diagnose(
     *,
     now: datetime | None = None,
     catalogd: Callable[[], Mapping[str, Any]] = dict,
+    unread: Callable[[], Container[str]] = frozenset,
 ) -> Diagnosis:
     """Health, cause and chain of a PlatformOperator, ClusterExtension, Subscription,
     ClusterServiceVersion, ClusterCatalog or CatalogSource.
@@ -86,13 +89,14 @@ def diagnose(
     ClusterServiceVersion that was installed seconds ago is not reported as deleted.
     `catalogd` returns the Deployment of catalogd as installs.facts.inventory stores it; it is
     called only for a ClusterExtension that gets no content of a catalog, whose cause catalogd is
-    if it does not run. Never raises for invalid input: what no known controller writes has health
-    Unknown.
+    if it does not run. `unread` returns the kinds of which the cluster may have more objects than
+    are stored; it is called only if an object is missing. Never raises for invalid input: what no
+    known controller writes has health Unknown.
     """
     if subject.kind in OLM_V0:
-        diagnosis = diagnose_v0(subject, components, now)
+        diagnosis = diagnose_v0(subject, components, now, unread)
     else:
-        diagnosis = _diagnose(subject, components)
+        diagnosis = _diagnose(subject, components, unread)
     if subject.kind == "ClusterExtension" and diagnosis.finding is not None:
         diagnosis = _behind_catalogs(subject, components, diagnosis, catalogd)
     return replace(diagnosis, notes=notes_of(subject, components, diagnosis, now))
@@ -114,7 +118,9 @@ def deprecations(conditions: Iterable[Condition]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(messages[type_] for type_ in DEPRECATIONS if type_ in messages))
 
 
-def _diagnose(subject: Observation, components: Sequence[Observation]) -> Diagnosis:
+def _diagnose(
+    subject: Observation, components: Sequence[Observation], unread: Callable[[], Container[str]]
+) -> Diagnosis:
     observed = [subject, *_below(subject, components)]
     evaluations = [evaluate(obj) for obj in observed]
     deployments = of_kind(components, "Deployment")
@@ -140,8 +146,8 @@ def _diagnose(subject: Observation, components: Sequence[Observation]) -> Diagno
         ]
         finding = finding_of(subject, messages)
     if subject.kind == "PlatformOperator" and len(observed) == 1:
-        links.append(ChainLink("BundleDeployment", "", subject.name, "absent"))
-    links = _with_catalogs(subject, components, links, own)
+        links.append(missing_link("BundleDeployment", "", subject.name, unread))
+    links = _with_catalogs(subject, components, links, own, unread)
     links += [link_of(deployment, evaluate_deployment(deployment)) for deployment in deployments]
     return Diagnosis(health, own.reason or deepest.reason, message, finding, tuple(links))
 
@@ -183,7 +189,11 @@ def _not_running(
 
 
 def _with_catalogs(
-    subject: Observation, components: Sequence[Observation], links: list[ChainLink], own: Evaluation
+    subject: Observation,
+    components: Sequence[Observation],
+    links: list[ChainLink],
+    own: Evaluation,
+    unread: Callable[[], Container[str]],
 ) -> list[ChainLink]:
     """Adds the ClusterCatalogs of a ClusterExtension; one named in its error is the broken link."""
     if subject.kind != "ClusterExtension":
@@ -196,7 +206,8 @@ def _with_catalogs(
         for name, catalog in sorted(catalogs.items())
     ]
     if blamed and blamed not in catalogs:
-        catalog_links.append(ChainLink("ClusterCatalog", "", blamed, "absent", first_broken=True))
+        missing = missing_link("ClusterCatalog", "", blamed, unread)
+        catalog_links.append(replace(missing, first_broken=True))
     if blamed:
         links = [replace(link, first_broken=False) for link in links]
     return [links[0], *catalog_links, *links[1:]]
@@ -275,10 +286,13 @@ OLM_V0 = frozenset(("Subscription", "ClusterServiceVersion"))
 
 
 def diagnose_v0(
-    subject: Observation, components: Sequence[Observation], now: datetime | None
+    subject: Observation,
+    components: Sequence[Observation],
+    now: datetime | None,
+    unread: Callable[[], Container[str]],
 ) -> Diagnosis:
     """Health, cause and chain of a Subscription, or of a ClusterServiceVersion without one."""
-    installation = v0_installation(subject, components, now)
+    installation = v0_installation(subject, components, now, unread)
     problem = problem_of(installation)
     links = _links(installation, problem)
     if problem is None:
@@ -332,8 +346,9 @@ def _links(installation: V0Installation, problem: V0Problem | None) -> tuple[Cha
         links.append(_subject_link(installation, problem))
         catalog, plan = installation.catalog, installation.plan
         ref, plan_ref = installation.catalog_ref, (subject.namespace, installation.plan_name)
-        links += _link(catalog, installation.catalog_verdict, "CatalogSource", *ref)
-        links += _link(plan, installation.plan_verdict, "InstallPlan", *plan_ref)
+        unread = installation.unread
+        links += _link(catalog, installation.catalog_verdict, "CatalogSource", *ref, unread)
+        links += _link(plan, installation.plan_verdict, "InstallPlan", *plan_ref, unread)
     links += _csv_link(installation, problem)
     links += [
         link_of(deployment, evaluate_deployment(deployment))
@@ -363,16 +378,22 @@ def _csv_link(installation: V0Installation, problem: V0Problem | None) -> list[C
     if problem is None and verdict.state in BROKEN:
         verdict = replace(verdict, state=State.PROGRESSING)  # missing requirements are created
     namespace, name = installation.subject.namespace, installation.csv_name
-    return _link(csv, verdict, "ClusterServiceVersion", namespace, name)
+    return _link(csv, verdict, CSV, namespace, name, installation.unread)
 
 
 def _link(
-    obj: Observation | None, verdict: Evaluation, kind: str, namespace: str, name: str
+    obj: Observation | None,
+    verdict: Evaluation,
+    kind: str,
+    namespace: str,
+    name: str,
+    unread: Callable[[], Container[str]],
 ) -> list[ChainLink]:
-    """The link of the object, absent if only its name is known, none without a name."""
+    """The link of the object, that of a missing one if only its name is known, none without a
+    name."""
     if obj is not None:
         return [link_of(obj, verdict)]
-    return [ChainLink(kind, namespace, name, "absent")] if name else []
+    return [missing_link(kind, namespace, name, unread)] if name else []
 
 
 def _put(links: list[ChainLink], new: ChainLink, behind: tuple[str, str]) -> list[ChainLink]:

@@ -7,7 +7,7 @@ installed version is checked for whether it runs, then whether it can be updated
 checked from its InstallPlan up to its catalog.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -33,6 +33,7 @@ from installs.diagnosis.types import ChainLink, Observation
 from olmweb.kube.fields import items, read_time, text, texts
 
 ABSENT = Evaluation(State.ABSENT)
+CSV, GROUP = "ClusterServiceVersion", "OperatorGroup"
 _RUNNING = frozenset(("Succeeded", "Replacing"))
 _EVENTS_ON_THE_WAY = timedelta(seconds=10)
 
@@ -42,6 +43,7 @@ class V0Installation:
     """The objects of one installation. `csv` is the newest ClusterServiceVersion.
 
     `works`: an installed version runs, by its phase. `upgrading`: another version replaces it.
+    `unread`: see `diagnose`.
     """
 
     subject: Observation
@@ -59,6 +61,7 @@ class V0Installation:
     leaving: str = ""  # the old version that is being deleted: see resolution.py
     sources: tuple[Observation, ...] = ()  # the CatalogSources that it names
     just_installed: bool = False  # the event of the ClusterServiceVersion may be on the way
+    unread: Callable[[], Container[str]] = frozenset
 
     @property
     def catalog_verdict(self) -> Evaluation:
@@ -95,7 +98,10 @@ class V0Installation:
 
 
 def v0_installation(
-    subject: Observation, components: Sequence[Observation], now: datetime | None = None
+    subject: Observation,
+    components: Sequence[Observation],
+    now: datetime | None = None,
+    unread: Callable[[], Container[str]] = frozenset,
 ) -> V0Installation:
     """Finds the objects of a Subscription or ClusterServiceVersion among its components."""
     near = [component for component in components if component.namespace == subject.namespace]
@@ -131,7 +137,15 @@ def v0_installation(
         leaving=leaving,
         sources=of_kind(components, "CatalogSource"),
         just_installed=plan is not None and now is not None and _ended_just_now(plan, now),
+        unread=unread,
     )
+
+
+def missing_link(
+    kind: str, namespace: str, name: str, unread: Callable[[], Container[str]]
+) -> ChainLink:
+    """The link of an object that is not stored."""
+    return ChainLink(kind, namespace, name, "unknown" if kind in unread() else "absent")
 
 
 def _ended_just_now(plan: Observation, now: datetime) -> bool:
@@ -331,6 +345,8 @@ def _before_csv(installation: V0Installation) -> V0Problem | None:
         return problem
     # Only if the Subscription reports it as installed: before, its event may be on the way.
     was_there = installation.csv_name == text(installation.subject.details, "installed_csv") != ""
+    if was_there and not installation.just_installed and CSV in installation.unread():
+        return _csv_unread(installation)
     completed = installation.plan is not None and plan.state is State.HEALTHY
     if completed and was_there and not installation.just_installed:
         return _csv_gone(installation)
@@ -351,6 +367,8 @@ def _groups(installation: V0Installation) -> V0Problem | None:
             return _group(installation, group, verdict)
     count = len(installation.groups)
     if count == 1 or condition_of(installation.subject, "CatalogSourcesUnhealthy") is None:
+        return None
+    if not count and GROUP in installation.unread():
         return None
     reason = "MultipleOperatorGroupsFound" if count else "NoOperatorGroup"
     count_verdict = Evaluation(State.BLOCKED, reason, _GROUP_COUNT.format(count))
@@ -554,6 +572,13 @@ def _csv_gone(installation: V0Installation) -> V0Problem:
     )
     messages = (ReportedMessage.of(subject, message),)
     return V0Problem("Failed", "ClusterServiceVersionMissing", message, messages, (link,))
+
+
+def _csv_unread(installation: V0Installation) -> V0Problem:
+    """The ClusterServiceVersion is installed, and it is not known whether it works."""
+    name = installation.csv_name
+    message = f"the state of clusterserviceversion {name} is not known: its kind could not be read"
+    return V0Problem("Unknown", "ClusterServiceVersionNotRead", message, (), ())
 
 
 def _requirement(installation: V0Installation, csv: Observation, verdict: Evaluation) -> V0Problem:

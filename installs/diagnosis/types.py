@@ -43,12 +43,13 @@ class Observation:
     since: datetime | None = None
 
 
-LINK_STATES = ("ok", "progressing", "failed", "waiting", "absent")
+LINK_STATES = ("ok", "progressing", "failed", "waiting", "absent", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """One object of a chain. `state` is one of LINK_STATES."""
+    """One object of a chain. `state` is one of LINK_STATES: `unknown` for an object that is not
+    stored and whose kind could not be read, so that it may exist."""
 
     kind: str
     namespace: str

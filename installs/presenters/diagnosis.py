@@ -18,7 +18,7 @@ from installs.queries.catalog_troubles import catalog_trouble
 from installs.queries.operator_detail import Parts, key_of
 from installs.queries.providers import missing_api, provider_searches
 from installs.reports import object_yaml
-from installs.state.observation import details_of
+from installs.state.observation import UnreadKind, details_of
 from olmweb.accounts.roles import AnyUser, may_act
 from olmweb.kube.resources import CATALOG_SOURCES, CLUSTER_CATALOGS, INSTALL_PLANS
 
@@ -28,6 +28,7 @@ STATE_ICONS = {
     "failed": "exclamation-circle",
     "waiting": "in-progress",
     "absent": "circle",
+    "unknown": "question-circle",
 }
 STATE_WORDS = {
     "ok": "OK",
@@ -35,6 +36,7 @@ STATE_WORDS = {
     "failed": "failed",
     "waiting": "waiting",
     "absent": "not created",
+    "unknown": "not known",
 }
 WHAT = {
     "PlatformOperator": "the request",
@@ -105,7 +107,7 @@ class NextStep:
 @dataclass(frozen=True, slots=True)
 class ChainStep:
     """One link of the chain as the page shows it; `open` shows its message at once. `is_next`: it
-    is of the version after the installed one."""
+    is of the version after the installed one. `unread` is set for an object that is not known."""
 
     link: ChainLink
     icon: str
@@ -118,11 +120,13 @@ class ChainStep:
     open: bool
     has_yaml: bool  # the object can be read on its YAML page
     is_next: bool
+    unread: UnreadKind | None
 
 
 @dataclass(frozen=True, slots=True)
 class RelatedObject:
-    """An object that is no link of the chain; `row` is None when it is named and not there."""
+    """An object that is no link of the chain; `row` is None when it is named and not stored,
+    `unread` is set then if it may exist."""
 
     kind: str
     namespace: str
@@ -130,6 +134,7 @@ class RelatedObject:
     what: str
     row: Component | None
     facts: list[Fact]
+    unread: UnreadKind | None = None
 
     @property
     def has_yaml(self) -> bool:
@@ -239,12 +244,11 @@ def notes_shown(notes: Iterable[Finding]) -> list[Note]:
     ]
 
 
-def chain(
-    operator: Operator, links: Sequence[ChainLink], components: Sequence[Component]
-) -> list[ChainStep]:
-    """The chain with ages and conditions of each object; only the first broken link is open."""
+def chain(operator: Operator, links: Sequence[ChainLink], parts: Parts) -> list[ChainStep]:
+    """The chain with ages and conditions of each object; the first broken link is open, and those
+    that are not known."""
     rows: dict[tuple[str, str, str], Operator | Component] = {
-        key_of(component): component for component in components
+        key_of(component): component for component in parts.components
     }
     # A CSV without a Subscription is both: its component has the phase and the requirements.
     rows.setdefault(key_of(operator), operator)
@@ -252,17 +256,19 @@ def chain(
     shown = []
     for link in links:
         row = rows.get((link.kind, link.namespace, link.name))
+        unread = parts.unread.get(link.kind) if link.state == "unknown" else None
         shown.append(
             ChainStep(
                 link=link,
                 icon=STATE_ICONS.get(link.state, "question-circle"),
-                words=_state_words(link),
+                words=_state_words(link, unread),
                 what=WHAT.get(link.kind, ""),
                 created_at=row.created_at if row else None,
                 image=row.image if isinstance(row, Component) else "",
                 conditions=row.conditions if row else [],
                 facts=facts_of(row) if row else [],
-                open=link.first_broken,
+                open=link.first_broken or unread is not None,
+                unread=unread,
                 is_next=link.kind == INSTALL_PLANS.kind and installed,
                 has_yaml=row is not None and link.kind in object_yaml.KINDS,
             )
@@ -270,17 +276,19 @@ def chain(
     return shown
 
 
-def _state_words(link: ChainLink) -> str:
+def _state_words(link: ChainLink, unread: UnreadKind | None) -> str:
     """A Subscription names only an InstallPlan that OLM v0 has created: one that is absent was
     deleted."""
+    if unread is not None and unread.forbidden:
+        return "can't be read"
     if (link.kind, link.state) == (INSTALL_PLANS.kind, "absent"):
         return "deleted"
     return STATE_WORDS.get(link.state, link.state)
 
 
 def related_objects(links: Sequence[ChainLink], parts: Parts) -> list[RelatedObject]:
-    """Objects that belong to the operator or are named by it, outside its chain, absent ones
-    first.
+    """Objects that belong to the operator or are named by it, outside its chain, those that are not
+    stored first.
     """
     shown = {(link.kind, link.namespace, link.name) for link in links}
     absent = [
@@ -291,6 +299,7 @@ def related_objects(links: Sequence[ChainLink], parts: Parts) -> list[RelatedObj
             WHAT.get(reference.kind, ""),
             None,
             [],
+            parts.unread.get(reference.kind),
         )
         for reference in parts.absent
         # OLM makes these two when it needs them: that they are missing says nothing.

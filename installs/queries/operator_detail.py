@@ -1,10 +1,10 @@
 """Reads behind one operator: its components, dependencies, history and InstallPlans."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db.models import F, Q, QuerySet, Subquery, Value
+from django.db.models import F, Q, QuerySet, Subquery, TextField, Value
 from django.db.models.functions import Coalesce
 
 from catalogs.install_methods import InstallMethod
@@ -22,7 +22,14 @@ from installs.models import (
 from installs.queries.changes import OPERATOR_KINDS
 from installs.state.decode import Key
 from installs.state.history import HEALTH, OBJECT
-from installs.state.observation import details_of, observe
+from installs.state.observation import (
+    UnreadKind,
+    WatchedRow,
+    details_of,
+    observe,
+    unread_kinds,
+    watched_rows,
+)
 from olmweb.kube.fields import texts
 
 TIMELINE_LIMIT = 200
@@ -35,13 +42,15 @@ ACTIONS_LIMIT = 50
 class Parts:
     """What an operator is made of and what it names.
 
-    `components` belong to it or are named by it; `absent` are named and not there; `others` are
-    InstallPlans of its namespace that it does not name.
+    `components` belong to it or are named by it; `absent` are named and not stored; `others` are
+    InstallPlans of its namespace that it does not name. `unread` are those of
+    `unread_kinds` of its cluster.
     """
 
     components: tuple[Component, ...]
     absent: tuple[OperatorReference, ...]
     others: tuple[Component, ...]
+    unread: Mapping[str, UnreadKind]
 
     def of_kind(self, kind: str) -> list[Component]:
         return [component for component in self.components if component.kind == kind]
@@ -58,8 +67,9 @@ def key_of(row: Observed | OperatorReference) -> Key:
 
 
 def parts_of(operator: Operator) -> Parts:
-    """Its components, the objects it names, and the names without an object; two queries."""
-    references = list(operator.references.order_by("kind", "namespace", "name"))
+    """Its components, the objects it names, and the names without an object; two queries for an
+    operator that was read with its cluster."""
+    references, watches = _references_and_watches(operator)
     named = set(map(key_of, references))
     wanted = Q(operator=operator) | among(named) if named else Q(operator=operator)
     if operator.kind == "Subscription":
@@ -76,7 +86,26 @@ def parts_of(operator: Operator) -> Parts:
         components=tuple(own),
         absent=tuple(reference for reference in references if key_of(reference) not in there),
         others=tuple(others),
+        unread=unread_kinds(watches, reachable=operator.cluster.reachable),
     )
+
+
+def _references_and_watches(
+    operator: Operator,
+) -> tuple[list[OperatorReference], list[WatchedRow]]:
+    """The references by kind, namespace and name; one query."""
+    reference = "reference"  # in the column of the state, which has no such value
+    columns = ("kind", Value(reference, TextField()), "name", "namespace")
+    rows = operator.references.order_by().values_list(*columns)
+    references, watches = [], []
+    for row in rows.union(watched_rows(operator.cluster_id), all=True):
+        watch = WatchedRow._make(row)
+        if watch.state == reference:
+            kind, _, name, namespace = row
+            references.append(OperatorReference(kind=kind, namespace=namespace, name=name))
+        else:
+            watches.append(watch)
+    return sorted(references, key=key_of), watches
 
 
 def _gone(operator: Operator) -> set[str]:

@@ -6,7 +6,7 @@ Changes of health are added to the history, to the log of events and to the noti
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, partial
@@ -47,7 +47,13 @@ from installs.state.catalog_offers import (
 )
 from installs.state.decode import Key
 from installs.state.history import HEALTH, WriteContext, events_of, transition
-from installs.state.observation import ComponentRow, catalogd_of, component_rows, observe
+from installs.state.observation import (
+    ComponentRow,
+    catalogd_of,
+    component_rows,
+    observe,
+    read_unread_kinds,
+)
 from installs.state.store import Delta, among, batched
 from olmweb.bulk import insert, update, upsert
 from olmweb.eventlog.record import record
@@ -124,7 +130,9 @@ def assess(
     `new` are operators stored for the first time: their state is older than their row.
     """
     written = 0
-    catalogd = cache(partial(catalogd_of, cluster_id))  # read if an operator needs it
+    # Read if an operator needs them.
+    catalogd = cache(partial(catalogd_of, cluster_id))
+    unread = cache(partial(read_unread_kinds, cluster_id))
     for batch in batched(sorted(ids)):
         operators = _load(cluster_id, batch)
         history: list[Transition] = []
@@ -135,7 +143,7 @@ def assess(
             message_before = unknown_message(row)
             is_new = (row.kind, row.namespace, row.name) in new
             _derive(row, operators)
-            history += _diagnose(row, operators, context, catalogd, is_new=is_new)
+            history += _diagnose(row, operators, context, catalogd, unread, is_new=is_new)
             message = unknown_message(row)
             if message is not None and message != message_before:
                 with_unknown_message.append(row)
@@ -215,6 +223,7 @@ def _diagnose(
     operators: _OperatorBatch,
     context: WriteContext,
     catalogd: Callable[[], dict[str, Any]],
+    unread: Callable[[], Container[str]],
     *,
     is_new: bool,
 ) -> list[Transition]:
@@ -223,6 +232,7 @@ def _diagnose(
         operators.observations_of(row),
         now=context.now,
         catalogd=catalogd,
+        unread=unread,
     )
     reason = diagnosis.reason[:1024]
     old_health, old_reason = ("", "") if is_new else (row.health, row.reason)

@@ -122,8 +122,8 @@ def write_snapshot(cluster: Cluster, snapshot: Snapshot) -> WriteResult:
         first_read_kinds = _first_read_kinds(BY_NAME, watches)
         incoming = _input_of_lists(row.pk, snapshot, watches)
         context = WriteContext(row.pk, now, first_read_kinds)
+        _save_lists(row.pk, snapshot, watches, now)  # first: diagnoses need to know what was read
         written = _write(row, incoming, context, _platform_operators_known(row, snapshot))
-        _save_lists(row.pk, snapshot, watches, now)
         written.changed = _save_cluster(row, snapshot, written, now)
     cluster.refresh_from_db()
     return written
@@ -425,7 +425,8 @@ def _write(
     changed_tables = {table for table, delta in deltas.items() if delta.touched}
     if incoming.derive or changed_tables & {Operator, Component}:
         now_basis = basis(cluster.pk)
-        everything = cluster.assessed != now_basis
+        # An object whose kind was not read before was not known; now it may be missing.
+        everything = cluster.assessed != now_basis or bool(context.first_read_kinds)
         cluster.assessed = now_basis
         _derive_operators(cluster.pk, deltas, context, result, everything=everything)
     _derive_crds(cluster.pk, deltas, result, everything=everything)

@@ -187,8 +187,8 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     links = []
     if operator is not None:
         parts = detail.parts_of(operator)
-        diagnosis = diagnose_row(operator, parts.components)
-        links = chain(operator, diagnosis.chain, parts.components)
+        diagnosis = diagnose_row(operator, parts.components, parts.unread)
+        links = chain(operator, diagnosis.chain, parts)
     subject = operator or latest
     kind = operator.kind if operator else latest.path
     names = {"name": subject.name, "namespace": subject.namespace, "kind": kind}

@@ -274,7 +274,7 @@ def _diagnosis_context(
     """Everything that the rows say of it; at most eight queries, and that of `beside`, the catalogs
     beside the operator, if its own catalog is none of those with the package."""
     parts = detail.parts_of(operator)
-    diagnosis = diagnose_row(operator, parts.components)
+    diagnosis = diagnose_row(operator, parts.components, parts.unread)
     finding = finding_of(operator) or diagnosis.finding
     keys = parts.keys(operator)
     transitions = detail.history(operator.cluster_id, keys)
@@ -286,7 +286,7 @@ def _diagnosis_context(
         "why": why(operator),
         "finding": finding,
         "remedy": finding.remedy if finding else (),
-        "chain": chain(operator, diagnosis.chain, parts.components),
+        "chain": chain(operator, diagnosis.chain, parts),
         "related_objects": related_objects(diagnosis.chain, parts),
         "tables": condition_tables(operator, parts.components),
         "facts": [fact for fact in facts_of(operator) if fact.term not in _SHOWN_BESIDE],

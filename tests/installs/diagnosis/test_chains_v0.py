@@ -62,6 +62,30 @@ def test_a_new_subscription_is_being_installed() -> None:
     ]
 
 
+def test_an_object_whose_kind_could_not_be_read_is_not_called_absent() -> None:
+    def unread(*kinds: str) -> Any:
+        return lambda: frozenset(kinds)
+
+    new = subscription(current_csv="etcd.v1", plan="install-1")
+    links = diagnose(new, (catalog(),), unread=unread("InstallPlan")).chain
+    assert [link.state for link in links] == ["ok", "ok", "unknown", "absent"]
+    parts = catalog(), plan()
+    assert finding_id(diagnose(installed(), parts)) == "csv-gone"
+    diagnosis = diagnose(installed(), parts, unread=unread("ClusterServiceVersion"))
+    assert (diagnosis.health, diagnosis.finding, broken(diagnosis)) == ("Unknown", None, ("", ""))
+    assert diagnosis.message == (
+        "the state of clusterserviceversion etcd.v1 is not known: its kind could not be read"
+    )
+    assert diagnosis.chain[-1].state == "unknown"
+    seen_by_olm = ("CatalogSourcesUnhealthy", "False", "AllCatalogSourcesHealthy", "all healthy")
+    silent = subscription(seen_by_olm), (catalog(),)
+    assert diagnose(*silent).health == "Blocked"
+    assert diagnose(*silent, unread=unread("OperatorGroup")).health == "Installing"
+    platform = Observation("PlatformOperator", "", "etcd")
+    assert diagnose(platform, ()).chain[-1].state == "absent"
+    assert diagnose(platform, (), unread=unread("BundleDeployment")).chain[-1].state == "unknown"
+
+
 def test_the_install_plan_is_the_cause_when_the_csv_misses_what_it_should_have_created() -> None:
     waiting = csv("Pending", "RequirementsNotMet", NOT_MET, requirements=[NO_ACCOUNT])
     failed = plan("Failed", ("Installed", "False", "InstallComponentFailed", NO_MONITOR))

@@ -435,3 +435,57 @@ def test_a_crd_that_stores_what_it_does_not_define_has_a_finding(
     assert "v1alpha1" in str(row.facts)
     again(fake, installed, CUSTOM_RESOURCE_DEFINITIONS, v0.crd())
     assert CRDState.objects.get().finding == ""
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_removal_of_a_dependency_records_whose_it_was(
+    fake: KubeFake, cluster: Cluster, together: bool
+) -> None:
+    v0.put_installed(fake)
+    fake.put(INSTALL_PLANS, v0.plan("install-1", csvs=["etcd.v1.0.0", "tempo.v2.0.0"]))
+    note = {"annotations": {"olm.generated-by": "install-1"}}
+    name = "tempo-stable-community-olm"
+    fake.put(SUBSCRIPTIONS, v0.subscription(name, meta=note, spec={"name": "tempo"}))
+    sync_cluster(cluster)
+    for removed in (name, "etcd") if together else (name,):
+        fake.remove(SUBSCRIPTIONS, removed, v0.NS)
+    sync_cluster(cluster)
+    deletions = Transition.objects.filter(type="Object", to_status="deleted", kind="Subscription")
+    expected = {name: "OLM v0 had installed tempo as a dependency of etcd."}
+    expected |= {"etcd": ""} if together else {}
+    assert dict(deletions.values_list("name", "message")) == expected
+
+
+def test_the_selector_of_an_operatorgroup_is_stored_whole_or_not_at_all(
+    fake: KubeFake, cluster: Cluster
+) -> None:
+    def stored(selector: dict[str, Any]) -> Any:
+        fake.put(OPERATOR_GROUPS, v0.operator_group(selector=selector, staticProvidedAPIs=True))
+        sync_cluster(cluster)
+        details = Component.objects.get(kind="OperatorGroup").details
+        assert details["selects"]
+        assert details["static_apis"]
+        return details["selector"]
+
+    selector = {
+        "matchLabels": {"team": "a"},
+        "matchExpressions": [
+            {"key": "tier", "operator": "In", "values": ["x", "y"]},
+            {"key": "old", "operator": "DoesNotExist"},
+        ],
+    }
+    assert stored(selector) == selector
+    assert stored({"matchLabels": {f"k{n}": "v" for n in range(501)}}) == {}
+
+
+def test_a_version_is_missing_only_once_its_kind_was_read(fake: KubeFake, cluster: Cluster) -> None:
+    v0.put_installed(fake)
+    fake.remove(CLUSTER_SERVICE_VERSIONS, "etcd.v1.0.0", v0.NS)
+    refused = status_answer(403, "not allowed")
+    fake.script("GET", CLUSTER_SERVICE_VERSIONS.path("v1alpha1"), refused)
+    sync_cluster(cluster)
+    row = the_operator()
+    assert (row.health, row.reason) == ("Unknown", "ClusterServiceVersionNotRead")
+    sync_cluster(cluster)
+    row = the_operator()
+    assert (row.health, row.reason) == ("Failed", "ClusterServiceVersionMissing")

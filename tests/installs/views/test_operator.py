@@ -14,6 +14,7 @@ from tests.factories import (
     make_operator,
     make_reference,
     make_transition,
+    make_watch,
 )
 from tests.worlds.html import Page, assert_page
 from tests.worlds.subscriptions import (
@@ -52,11 +53,46 @@ def test_what_it_names_is_shown_and_what_is_not_there_is_said_so(
     make_crashing(prod)
     gone = make_subscription(prod, "loki")
     make_reference(operator=gone, kind="InstallPlan", namespace=NAMESPACE, name="install-gone")
+    make_watch(cluster=prod, kind="InstallPlan")
     page = page_of(reader, "loki")
     assert "InstallPlan install-gone Deleted" in page.text
     assert "It is named, and the cluster does not have it." in page.text
     assert "CatalogSource" in page.text
     assert "registry.example/community:v4.16" in page.text
+
+
+@pytest.mark.parametrize(
+    ("watch", "state", "reason"),
+    [
+        (
+            {"state": "forbidden", "listed_at": None, "error": "installplans is forbidden"},
+            "Can't be read",
+            "The account of OLM Web may not read InstallPlans. It needs get, list and watch on "
+            "installplans.operators.coreos.com",
+        ),
+        (
+            {"state": "retrying", "error": "the server timed out"},
+            "Not known",
+            "InstallPlans could not be read the last time: the server timed out",
+        ),
+        ({"listed_at": None}, "Not known", "InstallPlans were not read yet."),
+    ],
+)
+def test_an_object_of_a_kind_that_could_not_be_read_is_not_called_deleted(
+    reader: Client, prod: Cluster, watch: dict[str, Any], state: str, reason: str
+) -> None:
+    make_watch(cluster=prod, kind="InstallPlan", **watch)
+    make_subscription(prod, "loki", details={"plan": "install-x"})
+    beside = make_subscription(prod, "jaeger")
+    make_reference(operator=beside, kind="InstallPlan", namespace=NAMESPACE, name="install-x")
+    in_chain, related = page_of(reader, "loki").text, page_of(reader, "jaeger").text
+    assert f"InstallPlan {state.lower()}" in in_chain
+    assert f"InstallPlan install-x {state}" in related
+    for page in (in_chain, related):
+        assert f"It is not known whether it exists on the cluster. {reason}" in page
+        assert "Sync status of prod" in page
+        assert "eleted" not in page
+        assert "the cluster does not have it" not in page.partition("install-x")[2][:300]
 
 
 def test_requirements_that_are_not_met_are_a_table_in_words(reader: Client, prod: Cluster) -> None:
