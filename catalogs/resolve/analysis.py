@@ -195,8 +195,8 @@ def explain_missing_route(analysis: Analysis, facts: ResolverPackage, route: Rou
     elif analysis.semantics == V0 and route.stop != route.start:
         reasons = [
             f"OLM v0 goes from {route.start} automatically as far as {route.stop} and passes "
-            f"{route.goal} by: it always takes the entry nearest to the head, and no "
-            "version can be pinned."
+            f"{route.goal} by: it always takes the first entry, counted from the channel head, "
+            "that replaces or skips the installed one, and no version can be pinned."
         ]
     elif analysis.semantics == V0:
         reasons = [

@@ -218,17 +218,16 @@ def _because(
     within: str,
 ) -> str:
     """`within` is the range that left out entries nearer to the head, or empty."""
-    reason = f"{name}: the head of channel {channel}."
+    first = f"{name}: the first entry, counted from the head of channel {channel}, that"
     if installed is not None:
-        reason = (
-            f"{name}: of what may directly follow {installed.name} in channel {channel}, the "
-            "nearest to the head."
-        )
+        also = f" and is in the range {within}" if within else ""
+        reason = f"{first} replaces or skips {installed.name}{also}."
     elif within:
-        reason = f"{name}: in channel {channel}, the nearest to the head in the range {within}."
+        reason = f"{first} is in the range {within}."
+    else:
+        reason = f"{name}: the head of channel {channel}."
     if bundle is not None and bundle.dependencies:
-        reason += f" It needs others ({', '.join(bundle.dependencies)}), which must "
-        reason += "be found with it."
+        reason += f" Its dependencies must be resolved with it: {', '.join(bundle.dependencies)}."
     return reason
 
 

@@ -115,8 +115,8 @@ class ActionBody(RequestBody):
     """An action to take. `name` is the object's; of an install empty for the default. `only`
     refuses an approval if the InstallPlan carries more than this ClusterServiceVersion. `catalog`
     is a reference, CLUSTER/NAME. `bundle` names the bundle to install instead of its `version`.
-    `version` is a version or a range, in the grammar of the method; of a Subscription the bundle in
-    it that is nearest to the channel's head becomes startingCSV. `force_conflicts` takes fields
+    `version` is a version or a range, in the grammar of the method; of a Subscription the first
+    bundle in it, counted from the channel head, becomes startingCSV. `force_conflicts` takes fields
     over from other managers. `anyway` also installs what is predicted to fail. `config` is
     `spec.config` of a Subscription or ClusterExtension, if the cluster serves that field; the verb
     `configure` replaces it, and removes it if it is empty.

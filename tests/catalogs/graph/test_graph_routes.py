@@ -59,7 +59,11 @@ def test_a_version_between_needs_a_pin_which_only_v1_has():
     passed = route_to(analysis, "p.v1.0.0", "p.v1.1.0")
     assert not passed.reached
     reason, way_out = explain_missing_route(analysis, facts(), passed)
-    assert "passes p.v1.1.0 by" in reason
+    assert reason == (
+        "OLM v0 goes from p.v1.0.0 automatically as far as p.v2.0.0 and passes p.v1.1.0 by: it "
+        "always takes the first entry, counted from the channel head, that replaces or skips the "
+        "installed one, and no version can be pinned."
+    )
     assert "startingCSV: p.v1.1.0" in way_out
 
 

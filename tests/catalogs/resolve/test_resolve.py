@@ -58,7 +58,8 @@ def test_only_the_head_is_called_so():
     assert head.reason.startswith("p.v1.2.0: the head of channel stable.")
     older = resolve(facts(), subscription, channels=["stable"], version="1.1.0")
     assert older.reason.startswith(
-        "p.v1.1.0: in channel stable, the nearest to the head in the range 1.1.0."
+        "p.v1.1.0: the first entry, counted from the head of channel stable, that is in the range "
+        "1.1.0."
     )
 
 
@@ -138,6 +139,8 @@ def test_a_subscription_takes_the_next_step_nearest_to_the_head():
     of = facts(bundles=bundles, channels={"stable": channel})
     found = resolve(of, InstallMethod.SUBSCRIPTION, installed="p.v1.0.0")
     assert found.bundle == "p.v1.2.0"
+    first = "the first entry, counted from the head of channel stable, that replaces or skips"
+    assert found.reason == f"p.v1.2.0: {first} p.v1.0.0."
     assert codes(found) == {
         "p.v1.2.0": "",
         "p.v1.1.0": "order",
@@ -148,7 +151,7 @@ def test_a_subscription_takes_the_next_step_nearest_to_the_head():
     stays = resolve(of, InstallMethod.SUBSCRIPTION, installed="p.v1.2.0")
     assert (stays.bundle, stays.blocked_by) == ("p.v1.2.0", "")
     narrow = resolve(of, InstallMethod.SUBSCRIPTION, installed="p.v1.0.0", version="<1.2.0")
-    assert narrow.bundle == "p.v1.1.0"
+    assert narrow.reason == f"p.v1.1.0: {first} p.v1.0.0 and is in the range <1.2.0."
 
 
 def test_a_stranded_subscription_says_so():
