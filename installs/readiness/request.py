@@ -132,14 +132,14 @@ def verdict(report: Readiness, *, reading: bool = False) -> str:
     blocks = report.counts[Weight.BLOCKS]
     delayed = ""
     if report.failing:
-        delayed = (
-            f" While the cluster is failing, {REFUSED_WHILE_FAILING} and an update does not "
-            "complete."
-        )
+        delayed = f" While the cluster is failing, {REFUSED_WHILE_FAILING}"
+        delayed += "." if report.delayers else " and an update does not complete."
     if delayers := report.delayers:
         names = listing([f"ClusterOperator {name}" for name in delayers])
-        verb = "recovers" if len(delayers) == 1 else "recover"
-        delayed += f" An update does not complete before {names} {verb}."
+        recovery = f"{names} {'recovers' if len(delayers) == 1 else 'recover'}"
+        if report.failing:
+            recovery = f"Failing=True clears and {recovery}"
+        delayed += f" An update does not complete before {recovery}."
     if blocks:
         noun = "blocker" if blocks == 1 else "blockers"
         return f"The update can't start: {blocks} {noun} for {target}.{delayed}"

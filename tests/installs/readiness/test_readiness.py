@@ -355,6 +355,20 @@ def test_a_verdict_names_all_cluster_operators_without_which_no_update_completes
     assert verdict(report).endswith(f"An update does not complete before {names} recover.")
 
 
+def test_a_verdict_says_once_that_an_update_of_a_failing_cluster_does_not_complete(
+    prod: Cluster,
+) -> None:
+    make_cluster_failing("Cluster operator etcd is not available")
+    make_clusteroperator(prod, "etcd", available="False", severity=3)
+    make_clusteroperator(prod, "insights", degraded="True", severity=2)
+    (report,) = readiness([prod])
+    assert verdict(report) == (
+        f"The update to OpenShift 4.17 can start. While the cluster is failing, "
+        f"{REFUSED_WHILE_FAILING}. An update does not complete before Failing=True clears and "
+        "ClusterOperator insights recovers."
+    )
+
+
 def test_a_cluster_operator_that_blocks_the_completion_alone_has_a_row(
     reader: Client, prod: Cluster
 ) -> None:
