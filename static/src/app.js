@@ -195,13 +195,22 @@ function swapped(event) {
   return target && (document.getElementById(target.id) ?? target);
 }
 
-const kept = { rows: new Map(), open: new Set(), closed: new Set(), focus: "" };
+const kept = { rows: new Map(), open: new Set(), closed: new Set(), focus: null };
 
-// A selector of the focused link in the target; of elements with an id htmx keeps the focus itself.
+const words = (link) => link.firstElementChild.textContent;
+
+// Returns a function that gets the focused link of the target after the swap. The URL of a filter
+// changes when it is chosen, its words stay. Of elements with an id htmx keeps the focus itself.
 function focusedLink(target) {
   const link = document.activeElement;
-  const has = target.contains(link) && !link.id && link.matches("a[href]");
-  return has ? `a[href="${CSS.escape(link.getAttribute("href"))}"]` : "";
+  if (!target.contains(link) || link.id || !link.matches("a[href]")) return null;
+  if (link.matches(".olm-facet li a")) {
+    const label = link.closest(".olm-facet").getAttribute("aria-labelledby");
+    const text = words(link);
+    return (swap) => [...swap.querySelectorAll(`[aria-labelledby="${label}"] li a`)].find((row) => words(row) === text);
+  }
+  const selector = `a[href="${CSS.escape(link.getAttribute("href"))}"]`;
+  return (swap) => swap.querySelector(selector);
 }
 
 document.addEventListener("htmx:beforeSwap", (event) => {
@@ -218,7 +227,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 document.addEventListener("htmx:afterSwap", (event) => {
   const target = swapped(event);
   if (!target) return;
-  if (kept.focus) target.querySelector(kept.focus)?.focus({ preventScroll: true });
+  kept.focus?.(target)?.focus({ preventScroll: true });
   foldOnPhone(target);
   for (const fold of target.querySelectorAll("details[id]")) {
     if (kept.open.has(fold.id)) fold.open = true;

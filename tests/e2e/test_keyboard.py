@@ -113,6 +113,29 @@ def test_a_configuration_is_edited_reviewed_and_followed_with_the_keyboard_alone
     expect(variables).to_have_value("LOG_LEVEL=debug")
 
 
+@pytest.mark.parametrize("width", [1440, 1280])
+def test_a_filter_low_in_its_column_keeps_the_focus_beside_the_packages_that_it_leaves(
+    new_page, width: int
+) -> None:
+    page = new_page(viewport={"width": width, "height": 900})
+    page.goto("/software/")
+    count = page.get_by_role("status").filter(has_text="packages")
+    for value in ("No", "In some catalogs"):  # 5 pages of packages, then 1 package
+        deprecated = page.get_by_role("region", name="Deprecated")
+        choice = deprecated.get_by_role("link", name=value, exact=False)
+        choice.focus()
+        page.keyboard.press("Enter")
+        expect(choice).to_have_attribute("aria-current", "true")
+        expect(choice).to_be_focused()
+        expect(choice).to_be_in_viewport()
+        expect(count).to_be_in_viewport()
+        choice.press("Enter")
+        expect(choice).not_to_have_attribute("aria-current", "true")
+    choice.press("Enter")
+    expect(page.locator(".olm-package-card")).to_have_count(1)
+    expect(page.locator(".olm-package-card")).to_be_in_viewport()
+
+
 def test_the_narrow_navigation_opens_takes_the_focus_and_gives_it_back(new_page) -> None:
     page = new_page(viewport={"width": 390, "height": 844})
     page.goto("/")
