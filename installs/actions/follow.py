@@ -201,7 +201,6 @@ def _settle(action: Action, *, is_current: bool) -> bool:
             hint="Review the contents of the InstallPlan, then approve it.",
         )
         return True
-    installed = str(row.details.get("installed_csv") or row.bundle)
     is_upgrade = action.verb == Action.Verb.UPGRADE
     version = f" {row.version}" if row.version else ""
     text = f"{action.name}{version} is installed.{_replaced(action)}"
@@ -209,17 +208,31 @@ def _settle(action: Action, *, is_current: bool) -> bool:
         # The rows of a Subscription don't tell when OLM has updated its Deployments.
         text = f"The configuration of {action.name} is changed; its Deployments are updated now."
     elif is_upgrade:
-        text = f"{action.name} is at {installed}."
+        text = f"{action.name} is at {_installed_bundle(row)}."
     elif action.verb == Action.Verb.RETRY:
         text = f"{action.name} is healthy."
-    # Healthy counts for an upgrade only if it is not the state from before.
-    if row.health == Health.HEALTHY and (not is_upgrade or action.target in ("", installed)):
+    if is_reached(action, row):
         finish(action, Action.State.SUCCEEDED, text)
         return True
     if is_upgrade and action.target and _has_succeeded(row, action.target):
         finish(action, Action.State.SUCCEEDED, f"{text} {_remaining_trouble([row])}".strip())
         return True
     return _settle_failure(action, row)
+
+
+def is_reached(action: Action, row: Operator) -> bool:
+    """Whether the row shows that an installation, a change or a retry succeeded; the action
+    finishes at the next check of its worker. Healthy counts for an upgrade only if it is not the
+    state from before."""
+    if row.health != Health.HEALTHY or row.uid != action.object_uid:
+        return False
+    if action.verb == Action.Verb.UPGRADE and action.target not in ("", _installed_bundle(row)):
+        return False
+    return _is_observed(action, row)
+
+
+def _installed_bundle(row: Operator) -> str:
+    return str(row.details.get("installed_csv") or row.bundle)
 
 
 def _replaced(action: Action) -> str:

@@ -44,6 +44,8 @@ FOLLOW_SECONDS = 1.5
 # A succeeded action of a Subscription stays live for so long: seconds after an InstallPlan has
 # completed OLM makes that of the next version, which may require approval.
 FOLLOW_ON = timedelta(seconds=60)
+# Their outcome is not that the operator of the object is healthy.
+_WITHOUT_HEALTH = (Action.Verb.APPROVE, Action.Verb.REMOVE, Action.Verb.CLEAN_UP)
 # A free worker takes an action within seconds; beat sends the message again where it was lost.
 NOT_STARTED = timedelta(minutes=1)
 
@@ -202,6 +204,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
     progress = _progress(action, later, operators)
     healthy = operator is not None and operator.health == Health.HEALTHY
     installed = succeeded and healthy and latest.verb != Action.Verb.REMOVE
+    applied = latest.state == Action.State.APPLIED and latest.verb not in _WITHOUT_HEALTH
     context = {
         "action": action,
         "shell_removed": [action.cluster] if action.cluster.removed else [],
@@ -209,6 +212,7 @@ def action_detail(request: HttpRequest, id: int) -> HttpResponse:
         "earlier": _earlier(action, later),
         "ended": ended,
         "final": final,
+        "reached": applied and operator is not None and follow.is_reached(latest, operator),
         "not_started": not_started,
         "timeout_minutes": follow.ACTION_TIMEOUT.seconds // 60,
         "embedded": settings.EMBEDDED,

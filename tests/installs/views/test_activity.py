@@ -14,7 +14,7 @@ from installs.models import Action, ActionBatch, Component, InstallRequest, Oper
 from installs.models.steps import Apply, to_json
 from olmweb.models import Cluster, SyncRun
 from olmweb.web.pagination import PAGE_SIZE
-from tests.factories import make_catalog, make_component, make_package
+from tests.factories import make_catalog, make_component, make_operator, make_package
 from tests.worlds.html import assert_fragment, assert_page
 from tests.worlds.operators import MODE, make_action, make_failing
 from tests.worlds.subscriptions import make_pending_approval, make_subscription
@@ -187,6 +187,34 @@ def test_an_action_under_way_shows_what_was_sent_and_is_followed(
     assert "olivia" in page.text
     assert "Dry run Accepted" in page.text
     assert "data-live" in reader.get(f"/activity/actions/{action.pk}").content.decode()
+
+
+def test_an_action_in_progress_has_no_healthy_badge_and_says_that_its_operator_is_healthy(
+    reader: Client, prod: Cluster
+) -> None:
+    operator = make_operator(cluster=prod, uid="u-1")
+    action = make_action(prod, verb="upgrade", object_uid="u-1", target="etcd.v1.1.0")
+    url = f"/activity/actions/{action.pk}"
+    earlier = assert_page(reader.get(url))
+    assert "OLM Web follows it until etcd is healthy or fails." in earlier.text
+    Action.objects.update(target="etcd.v1.0.0")
+    reached = assert_page(reader.get(url))
+    outcome = "etcd is healthy. OLM Web records the outcome at its next check, within seconds."
+    assert outcome in reached.text
+    for page in (earlier, reached):
+        assert "In progress" in page.text
+        assert "View operator etcd Healthy" not in page.text
+    operator.health = "Failed"
+    operator.save()
+    Cluster.objects.update(revision=7)
+    failing = assert_page(reader.get(url)).text
+    assert "View why etcd fails Failed" in failing
+    Action.objects.update(state="succeeded")
+    operator.health = "Healthy"
+    operator.save()
+    Cluster.objects.update(revision=8)
+    ended = assert_page(reader.get(url)).text
+    assert "View operator etcd Healthy" in ended
 
 
 def test_an_action_that_no_worker_takes_says_what_to_check(
