@@ -190,6 +190,16 @@ def test_pages_show_them_with_commands_and_rest_lists_them(reader: Client, prod:
     }
 
 
+def test_a_namespace_of_several_removed_operators_is_named_once(
+    client: Client, olivia: Any, prod: Cluster
+) -> None:
+    make_component(cluster=prod, kind="OperatorGroup", name="own", namespace="apps")
+    client.force_login(olivia)
+    assert "apps Namespace on prod" in assert_page(client.get("/leftovers/")).text
+    page = assert_page(client.get("/leftovers/prod/Namespace/apps/apps/clean-up"))
+    assert "Clean up apps Namespace on prod" in page.text
+
+
 def test_the_page_of_a_removed_operator_shows_its_own(reader: Client, prod: Cluster) -> None:
     make_removed(prod)
     make_crd(cluster=prod, name="x.example.com", owner_kind="Operator", owner_name="grafana.apps")

@@ -91,6 +91,16 @@ def test_the_nav_marks_where_the_reader_is(reader: Client) -> None:
     assert 'href="/cluster-operators/" aria-current="page"' in " ".join(text.split())
 
 
+def test_the_nav_leads_to_the_leftovers_of_removed_operators(reader: Client) -> None:
+    make_cluster(name="prod")
+    for path, current in (("/leftovers/", True), ("/crds/", False)):
+        text = " ".join(reader.get(path).content.decode().split())
+        nav = text.partition('class="pf-v6-c-nav"')[2].partition("</nav>")[0]
+        assert ('href="/leftovers/" aria-current="page"' in nav) is current
+        assert "</span> Leftovers </a>" in nav
+        assert nav.count('aria-current="page"') == 1
+
+
 def test_the_nav_marks_the_list_of_a_page_with_another_address(reader: Client) -> None:
     cluster = make_cluster(name="prod")
     catalog = make_catalog(cluster=cluster, name="certified")
