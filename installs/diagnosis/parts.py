@@ -25,7 +25,7 @@ _PREFIXES = re.compile(
     r"|terminal error: "
     r"|operation cannot proceed due to the following validation error\(s\): "
     r"|rendered manifests contain a (?:new )?resource that already exists\. "
-    r"|[Uu]nable to continue with (?:install|update): "
+    r'|[Uu]nable to continue with (?:install|update(?!: \w{1,100} "[^"]{1,300}" in namespace )): '
     r"|Cluster (?:cannot|should not) be upgraded between minor (?:or major )?versions for multiple "
     r"reasons:[\w,. -]{0,1000}\n"
 )

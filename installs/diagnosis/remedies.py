@@ -45,6 +45,7 @@ def completed(
     OpenShift writes back, None if it is not known."""
     if clusterwide:
         steps = tuple(step.replace(_ANY_ROLE, _CLUSTER_ROLE) for step in steps)
+    steps = _with_way_to_stay(steps, kind)
     steps = _with_former_kind(_with_own_revisions(_with_openshift(steps), kind), kind)
     steps = _with_former_source(_with_namespace_of_rukpak(steps), kind, makes_bundles)
     steps = _with_name_of_controller(steps, kind)
@@ -251,7 +252,8 @@ def _with_own_catalogs_of_openshift(
 _OTHER_VERSION = re.compile(r"\b(?:a|an older|another|other) version\b")
 _WAY_TO_VERSIONS = (
     "A PlatformOperator always takes the highest version of its catalog. To choose another one, "
-    "install the package with a Subscription or a ClusterExtension in its place."
+    "install the package with a Subscription or a ClusterExtension in its place. Deleting an "
+    "installed PlatformOperator deletes its CRDs with all their objects, too."
 )
 
 
@@ -261,6 +263,36 @@ def _with_way_to_versions(steps: tuple[str, ...]) -> tuple[str, ...]:
     if not chosen or any("Subscription" in step for step in steps):
         return steps
     return (*steps, _WAY_TO_VERSIONS)
+
+
+# A controller that upgrades by itself goes on with the new version until its spec says otherwise.
+_STAYS = re.compile(r"\b[Ss]tay on the installed version\b")
+_WAYS_TO_STAY = {
+    "ClusterExtension": (
+        "To stay on the installed version, set spec.source.catalog.version of the ClusterExtension "
+        "to it.",
+        "$ kubectl get clusterextension {name} -o jsonpath='{.status.install.bundle.version}'",
+    ),
+    "BundleDeployment": (
+        "To stay on the installed version, set spec.source of the BundleDeployment back to its "
+        "bundle.",
+    ),
+    "PlatformOperator": (
+        "The installed version stays while the PlatformOperator tries the new one again and again; "
+        "nothing has to be done for that.",
+    ),
+}
+
+
+def _with_way_to_stay(steps: tuple[str, ...], kind: str) -> tuple[str, ...]:
+    """The steps, after the one that leaves the installed version and its commands with what that
+    takes for an object of `kind`."""
+    at = next((number for number, step in enumerate(steps, 1) if _STAYS.search(step)), 0)
+    if not at or kind not in _WAYS_TO_STAY:
+        return steps
+    while steps[at : at + 1] and steps[at].startswith("$ "):
+        at += 1
+    return (*steps[:at], *_WAYS_TO_STAY[kind], *steps[at:])
 
 
 # OLM resolves nothing for a Subscription that waits for its InstallPlan, and forgets the plan when
