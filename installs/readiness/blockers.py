@@ -318,7 +318,7 @@ def deprecations(subject: CheckedOperator, offer: OfferedPackage) -> list[Upgrad
                 "package-deprecated",
                 Weight.PLAN,
                 f"Package {offer.package} is deprecated {where}{_quoted(offer.deprecation)}",
-                ("Plan to move to what its message names, or to another package.",),
+                ("Plan to move to the package named in its message, or to another package.",),
             )
         )
     for channel in subject.channels:
