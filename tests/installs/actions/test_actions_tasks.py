@@ -1,6 +1,5 @@
 """The tasks around actions: enqueued with the row, run again until done, picked up when lost."""
 
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -54,33 +53,25 @@ def test_an_action_without_an_outcome_runs_again_and_a_finished_one_does_not(
     sent.assert_not_called()
 
 
-def test_a_crash_of_our_own_is_logged_and_left_for_the_next_pick_up(
-    sent: Mock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "level", "other"),
+    [
+        (RuntimeError("bug"), "error", "warning"),
+        (OperationalError("the database system is starting up"), "warning", "error"),
+    ],
+)
+def test_an_error_is_logged_and_the_action_left_for_the_next_pick_up(
+    sent: Mock, monkeypatch: pytest.MonkeyPatch, error: Exception, level: str, other: str
 ) -> None:
-    def crash(_: int) -> Any:
-        raise RuntimeError("bug")
-
+    """With its trace, but for a database that is away, when every task fails."""
     logged = Mock()
-    monkeypatch.setattr(follow, "run", crash)
+    monkeypatch.setattr(follow, "run", Mock(side_effect=error))
     monkeypatch.setattr(tasks, "log", logged)
     tasks.run_action(7)
     sent.assert_not_called()
-    logged.error.assert_called_once()
-
-
-def test_a_database_that_is_away_is_logged_in_one_line_and_is_no_crash(
-    sent: Mock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lose(_: int) -> Any:
-        raise OperationalError("the database system is starting up")
-
-    logged = Mock()
-    monkeypatch.setattr(follow, "run", lose)
-    monkeypatch.setattr(tasks, "log", logged)
-    tasks.run_action(7)
-    logged.error.assert_not_called()
-    logged.warning.assert_called_once()
-    assert "starting up" in str(logged.warning.call_args)
+    getattr(logged, level).assert_called_once()
+    getattr(logged, other).assert_not_called()
+    assert str(error) in str(getattr(logged, level).call_args)
 
 
 def test_actions_that_no_worker_is_at_are_picked_up(olivia: User, sent: Mock) -> None:
