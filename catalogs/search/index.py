@@ -9,7 +9,7 @@ name are one group, with the fields in which they differ when they are not the s
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, cached_property
@@ -520,10 +520,8 @@ def index_of(
 
 def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:
     """Per facet that is counted."""
-    return tuple(
-        frozenset(value for row in rows for value in row.values[position])
-        for position in range(COUNTED)
-    )
+    by_facet = list(zip(*(row.values for row in rows), strict=True))
+    return tuple(frozenset(chain.from_iterable(values)) for values in by_facet[:COUNTED])
 
 
 def _rows(
@@ -590,22 +588,22 @@ def _shared(rows: Iterable[Row]) -> dict[object, object]:
 def _one_verdict(rows: tuple[Row, ...]) -> tuple[Row, ...]:
     """The rows without the unknown verdicts on install methods that install the package from
     another source: a package counts for one verdict of each method."""
-    installing = {value for row in rows for value in row.values[_INSTALLABLE]}
+    installing = set(chain.from_iterable([row.values[_INSTALLABLE] for row in rows]))
     settled = {f"{value}-unknown" for value in installing} & installing
     if not settled:
         return rows
-    return tuple(
-        replace(
-            row,
-            values=tuple(
-                tuple(value for value in values if value not in settled)
-                if position == _INSTALLABLE
-                else values
-                for position, values in enumerate(row.values)
-            ),
-        )
-        for row in rows
-    )
+    return tuple(_without(row, settled) for row in rows)
+
+
+def _without(row: Row, marks: Set[str]) -> Row:
+    """The row without these marks of `installable`. Most rows have none of them, and a copy takes
+    as long as all else of a row."""
+    installing = row.values[_INSTALLABLE]
+    if marks.isdisjoint(installing):
+        return row
+    values = list(row.values)
+    values[_INSTALLABLE] = tuple(mark for mark in installing if mark not in marks)
+    return replace(row, values=tuple(values))
 
 
 def _row(

@@ -45,6 +45,7 @@ PAGE = "/cluster-operators/"  # what stays open
 PAGES = ("/", "/operators/", PAGE, "/software/")  # what one more person opens
 PAGE_MS, ROWS_SECONDS = 100.0, 10.0
 READY_SECONDS, END_SECONDS = 900.0, 600.0
+SETTLED_SECONDS = 30  # verdicts that wait are evaluated every 10 s
 ASK_SECONDS = 0.1
 SAID = 20  # problems of one kind that are printed
 MEET_SECONDS = 20.0
@@ -61,7 +62,15 @@ _INSTALLABLE = (
     "select count(distinct c.cluster_id) from catalogs_package p"
     " join catalogs_catalog c on c.id = p.catalog_id"
 )
-_PREDICTED = "select count(distinct cluster_id) from catalogs_predictionrun where inputs <> ''"
+_PREDICTED = (
+    "select count(distinct r.cluster_id) from catalogs_predictionrun r"
+    " join installs_clusterinventory i on i.cluster_id = r.cluster_id"
+    " where r.inputs <> '' and i.read_at is not null"
+)
+_VERDICTS_CHANGE = (
+    "select count(*) from catalogs_predictionrun"
+    " where changed_at > now() - make_interval(secs => %s)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +112,8 @@ def soak(size: Size) -> list[dict[str, Any]]:
 
 
 def _wait_until_ready(product: Stack, clusters: int) -> None:
-    """Until every cluster is watched and has a catalog to install from, with its verdicts."""
+    """Until every cluster is watched and has a catalog to install from, and its verdicts, made with
+    a first reading of the cluster, change no more."""
     with psycopg.connect(product.postgres.url, autocommit=True) as database:
         deadline = time.monotonic() + READY_SECONDS
         for statement in (_WATCHED, _INSTALLABLE, _PREDICTED):
@@ -111,6 +121,7 @@ def _wait_until_ready(product: Stack, clusters: int) -> None:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"{ready} of {clusters} clusters after {READY_SECONDS:g} s")
                 time.sleep(1)
+        until(lambda: not one(database, _VERDICTS_CHANGE, SETTLED_SECONDS), READY_SECONDS, pause=1)
 
 
 def _load(product: Stack, fleet: Fleet, size: Size) -> list[dict[str, Any]]:
