@@ -436,8 +436,9 @@ def _read_index(
         rows[row.catalog_id].append(row)
     for stamp in with_new_verdicts:
         rows[stamp.pk] = [
-            replace(row, verdicts=verdicts.get(row.id, ()), values=())
+            row if row.verdicts == now else replace(row, verdicts=now, values=())
             for row in parts[stamp.pk].rows
+            for now in (verdicts.get(row.id, ()),)
         ]
     for stamp in (*changed, *with_new_verdicts):
         parts[stamp.pk] = CatalogRows(
@@ -489,18 +490,23 @@ def index_of(
 ) -> SearchIndex:
     """The rows in groups of one name. `before` has the groups of the names that no part changed."""
     earlier = before.parts if before else {}
-    same = {pk for pk, part in parts.items() if part is earlier.get(pk)}
-    changed: dict[str, list[Row]] = {
-        row.name: [] for pk, part in earlier.items() if pk not in same for row in part.rows
-    }
-    for pk, part in parts.items():
-        for row in () if pk in same else part.rows:
-            changed.setdefault(row.name, []).append(row)
+    pks = [pk for pk in {**earlier, **parts} if parts.get(pk) is not earlier.get(pk)]
+    changed: dict[str, list[Row]] = {}
+    for pk in pks:
+        old, new = _by_identity(earlier.get(pk)), _by_identity(parts.get(pk))
+        # Verdicts are evaluated again far more often than they change.
+        for key in old.keys() ^ new.keys():
+            changed[(old.get(key) or new[key]).name] = []
+    for pk in pks:
+        for row in parts[pk].rows if pk in parts else ():
+            if row.name in changed:
+                changed[row.name].append(row)
+    replaced = set(pks)
     groups: dict[str, PackageGroup] = {}
     for group in before.groups if before else ():
         name = group.rows[0].name
         if name in changed:
-            changed[name] += (row for row in group.source_rows if row.catalog_id in same)
+            changed[name] += (row for row in group.source_rows if row.catalog_id not in replaced)
         else:
             groups[name] = group
     for name, members in changed.items():
@@ -516,6 +522,10 @@ def index_of(
         sources={part.rows[0].catalog: part.rows[0].source for part in parts.values() if part.rows},
         parts=parts,
     )
+
+
+def _by_identity(part: CatalogRows | None) -> dict[int, Row]:
+    return {id(row): row for row in part.rows} if part is not None else {}
 
 
 def _union(rows: tuple[Row, ...]) -> tuple[frozenset[str], ...]:

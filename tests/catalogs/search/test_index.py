@@ -133,6 +133,28 @@ def test_after_an_evaluation_only_verdicts_are_read(monkeypatch: pytest.MonkeyPa
     assert content(after) == content(read_anew(monkeypatch))
 
 
+def test_only_packages_whose_verdicts_changed_are_grouped_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = make_catalog(name="first"), make_catalog(name="second")
+    for catalog in (first, second):
+        for name in ("etcd", "kiali"):
+            package = make_package(name=name, catalog=catalog)
+            prediction = make_prediction(bundle=package.bundles.all()[0])
+    before = current_index(catalog_stamps())
+    prediction.verdict = "not_installable"  # of kiali in the second
+    prediction.save()
+    PredictionRun.objects.update(changed_at=timezone.now())
+    after = current_index(catalog_stamps())
+    assert after.groups[0] is before.groups[0]
+    assert after.groups[1].source_rows[0] is before.groups[1].source_rows[0]
+    assert [row.verdicts[0].verdict for row in after.groups[1].source_rows] == [
+        "installable",
+        "not_installable",
+    ]
+    assert content(after) == content(read_anew(monkeypatch))
+
+
 def test_verdicts_of_a_catalog_of_no_cluster_for_a_cluster_change_no_row() -> None:
     package = make_package(name="etcd", catalog=make_catalog(name="first"))
     make_prediction(bundle=package.bundles.all()[0])
