@@ -46,8 +46,9 @@ class ClusterCatalogOffer:
 class InstalledSubscription:
     """A Subscription with its environment. `contents` are those of the installed bundle;
     `dependents` are operators that need its APIs, `crds` the number of its own CRDs; `conditions`
-    are the types in its OperatorCondition; `generated_by` is the cause of a dependency that OLM
-    installed."""
+    are the types in its OperatorCondition; `generated_by` is the InstallPlan by which
+    OLM installed it as a dependency, `dependency_of` the packages that required it then, if they
+    are known."""
 
     namespace: str
     name: str
@@ -64,6 +65,7 @@ class InstalledSubscription:
     conditions: tuple[str, ...] = ()
     dependents: tuple[str, ...] = ()
     generated_by: str = ""
+    dependency_of: tuple[str, ...] = ()
     crds: int = 0
 
 
@@ -137,11 +139,12 @@ def _olm_v0_obstacles(operator: InstalledSubscription) -> Iterator[MigrationObst
             "its APIs: OLM v0 would install it again next to the ClusterExtension.",
         )
     elif operator.generated_by:
+        parents = listed(operator.dependency_of) if operator.dependency_of else "another operator"
         yield MigrationObstacle(
             "dependency",
             Fate.CHANGES,
-            f"OLM v0 installed it as a dependency of {operator.generated_by}: check that "
-            "nothing requires it any longer.",
+            f"OLM v0 installed it as a dependency of {parents} (InstallPlan "
+            f"{operator.generated_by}): check that nothing requires it any longer.",
         )
     if operator.conditions:
         yield MigrationObstacle(

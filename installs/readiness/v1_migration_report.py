@@ -27,11 +27,12 @@ from installs.readiness.v1_migration import (
     steps,
 )
 from installs.state.catalog_offers import usable_catalogs
+from installs.state.dependencies import requested_with
 from installs.state.observation import details_of
 from olmweb.kube.fields import texts
 from olmweb.models import Cluster
 
-KINDS = ("ClusterServiceVersion", "OperatorCondition", "OperatorGroup")
+KINDS = ("ClusterServiceVersion", "InstallPlan", "OperatorCondition", "OperatorGroup")
 _BUNDLE_FIELDS = (
     *("name", "install_modes", "install_modes_known", "owned_api_services", "webhooks"),
     *("required_packages", "constraint_count"),
@@ -75,6 +76,7 @@ def v1_migrations(clusters: Sequence[Cluster]) -> list[V1Migration]:
         installation = _installed_subscription(
             operator, cluster, parts[cluster.pk], sources.get((cluster.pk, operator.package), ()),
             bundles.get((cluster.pk, operator.bundle)), dependents[cluster.pk],
+            _dependency_of(operator, operators, parts[cluster.pk]),
         )  # fmt: skip
         migrations.append(_row(cluster.name, installation))
     return migrations
@@ -182,6 +184,17 @@ def _dependents(parts: Parts) -> dict[str, list[str]]:
     return dependents
 
 
+def _dependency_of(operator: Operator, operators: Iterable[Operator], parts: Parts) -> list[str]:
+    """The packages that an operator was installed for, if it was a dependency and its InstallPlan
+    still exists."""
+    name = str(details_of(operator).get("generated_by") or "")
+    plan = _named(parts, "InstallPlan", operator.namespace, name) if name else None
+    if plan is None:
+        return []
+    beside = (row for row in operators if row.cluster_id == operator.cluster_id)
+    return requested_with(operator, beside, texts(details_of(plan), "csvs"))
+
+
 def _installed_subscription(
     operator: Operator,
     cluster: Cluster,
@@ -189,6 +202,7 @@ def _installed_subscription(
     sources: Sequence[tuple[Package, set[str]]],
     bundle: tuple[Bundle, bool] | None,
     dependents_of: Mapping[str, list[str]],
+    dependency_of: Sequence[str],
 ) -> InstalledSubscription:
     details = details_of(operator)
     installed = str(details.get("installed_csv") or "")
@@ -218,6 +232,7 @@ def _installed_subscription(
         conditions=_reported(condition),
         dependents=tuple(sorted(dependents)),
         generated_by=str(details.get("generated_by") or ""),
+        dependency_of=tuple(dependency_of),
         crds=len(crds),
     )
 

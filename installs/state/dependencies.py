@@ -2,7 +2,7 @@
 it, its InstallPlan and the Subscriptions beside it, may be deleted later."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from installs.diagnosis.approvals import listing
 from installs.models import Component, Operator
@@ -36,18 +36,23 @@ def dependency_notes(cluster_id: int, deleted: Collection[Key]) -> dict[Key, str
     notes = {}
     for key, row in gone.items():
         plan = _install_plan(row)
-        of_plan = csvs.get((row.namespace, plan), [])
-        parents = [
-            other.package or other.name
-            for other in beside
-            if other.namespace == row.namespace
-            and not _install_plan(other)
-            and any(_is_of(csv, other) for csv in of_plan)
-        ]
+        parents = requested_with(row, beside, csvs.get((row.namespace, plan), []))
         notes[key] = dependency_note(row.package or row.name) + (
             f" of {listing(parents)}." if parents else f" by InstallPlan {plan}."
         )
     return notes
+
+
+def requested_with(row: Operator, beside: Iterable[Operator], csvs: Collection[str]) -> list[str]:
+    """The packages whose dependency a generated Subscription is: those of its InstallPlan, with
+    these ClusterServiceVersions, that have a Subscription of a person in its namespace."""
+    return [
+        other.package or other.name
+        for other in beside
+        if other.namespace == row.namespace
+        and not _install_plan(other)
+        and any(_is_of(csv, other) for csv in csvs)
+    ]
 
 
 def dependency_note(package: str) -> str:

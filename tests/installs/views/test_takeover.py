@@ -134,6 +134,27 @@ def test_what_only_olm_v0_does_is_told(row: Operator, prod: Cluster) -> None:
     found = the_one(prod)
     assert found.fate == "changes"
     assert set(found.codes) == {"dependency", "operator-conditions", "config", "manual-approval"}
+    (dependency,) = (text for text in found.reasons if "as a dependency" in text)
+    assert "as a dependency of another operator (InstallPlan install-abc):" in dependency
+
+
+def test_a_dependency_is_that_of_the_package_requested_in_its_install_plan(
+    row: Operator, prod: Cluster
+) -> None:
+    row.details |= {"generated_by": "install-abc"}
+    row.save()
+    for namespace in (NAMESPACE, "elsewhere"):
+        make_operator(
+            cluster=prod, kind="Subscription", namespace=namespace, name=f"tempo-{namespace}",
+            package="tempo", details={"installed_csv": "tempo.v1"},
+        )  # fmt: skip
+    make_component(
+        operator=row, kind="InstallPlan", namespace=NAMESPACE, name="install-abc",
+        details={"csvs": ["tempo.v1", row.bundle]},
+    )  # fmt: skip
+    found = next(entry for entry in v1_migrations([prod]) if entry.name == row.name)
+    assert found.codes == ("dependency",)
+    assert "as a dependency of tempo (InstallPlan install-abc):" in found.reasons[0]
 
 
 def test_an_operator_that_another_needs_can_not_go(row: Operator, prod: Cluster) -> None:
