@@ -152,9 +152,9 @@ def test_a_dependency_is_that_of_the_package_requested_in_its_install_plan(
         operator=row, kind="InstallPlan", namespace=NAMESPACE, name="install-abc",
         details={"csvs": ["tempo.v1", row.bundle]},
     )  # fmt: skip
-    found = next(entry for entry in v1_migrations([prod]) if entry.name == row.name)
-    assert found.codes == ("dependency",)
-    assert "as a dependency of tempo (InstallPlan install-abc):" in found.reasons[0]
+    migration = next(entry for entry in v1_migrations([prod]) if entry.name == row.name)
+    assert migration.codes == ("dependency",)
+    assert "as a dependency of tempo (InstallPlan install-abc):" in migration.reasons[0]
 
 
 def test_an_operator_that_another_needs_can_not_go(row: Operator, prod: Cluster) -> None:
