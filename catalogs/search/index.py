@@ -436,9 +436,7 @@ def _read_index(
         rows[row.catalog_id].append(row)
     for stamp in with_new_verdicts:
         rows[stamp.pk] = [
-            row if row.verdicts == now else replace(row, verdicts=now, values=())
-            for row in parts[stamp.pk].rows
-            for now in (verdicts.get(row.id, ()),)
+            _with_verdicts(row, verdicts.get(row.id, ())) for row in parts[stamp.pk].rows
         ]
     for stamp in (*changed, *with_new_verdicts):
         parts[stamp.pk] = CatalogRows(
@@ -446,6 +444,11 @@ def _read_index(
         )
     empty = sum(not any(parts[row.pk].rows for row in entries) for entries in distinct)
     return index_of(parts, token, before, catalogs=len(distinct), empty_catalogs=empty)
+
+
+def _with_verdicts(row: Row, verdicts: tuple[MethodVerdict, ...]) -> Row:
+    """The row itself if it has these verdicts: its group then stays as it is."""
+    return row if row.verdicts == verdicts else replace(row, verdicts=verdicts, values=())
 
 
 def _changes(catalogs: Iterable[int]) -> dict[tuple[int, str], datetime]:
