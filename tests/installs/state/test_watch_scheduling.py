@@ -200,6 +200,16 @@ def test_a_turn_ends_when_another_watcher_has_too_few(
     assert turn.is_over()
 
 
+@pytest.mark.parametrize(("clusters", "share"), [(2, 0.5), (8, 1 / 8), (30, 0.1)])
+def test_a_watcher_leaves_a_tenth_of_its_clusters_at_a_time_but_one_at_least(
+    clusters: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "surplus", lambda watchers: 0.5)
+    for number in range(clusters):
+        assert acquire(cluster_lease(make(f"busy-{number}", checked_at=1).pk), 60)
+    assert Demand().share(100.0) == pytest.approx(share)
+
+
 def test_a_watcher_counts_while_it_gets_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     ago = 1.0
     monkeypatch.setattr(scheduling, "seconds_since_heartbeat", lambda: ago)
