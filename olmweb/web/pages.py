@@ -9,9 +9,11 @@ changed (olmweb.serving.events), and every few seconds where no events arrive.
 import json
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 from django.http import HttpRequest, HttpResponse
+from django.template.backends.django import Template
+from django.template.context import make_context
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.utils.cache import patch_vary_headers
@@ -84,18 +86,39 @@ def wants_fragment(request: HttpRequest) -> bool:
     return bool(details) and not details.boosted and not details.history_restore_request  # type: ignore[union-attr]
 
 
+class PageResponse(TemplateResponse):
+    """A TemplateResponse that lets go of its context once it is rendered.
+
+    The context that Django makes refers to itself. All that a page shows would wait for the garbage
+    collector, which would then delay another page.
+    """
+
+    @property
+    def rendered_content(self) -> str:
+        template = cast(Template, self.resolve_template(self.template_name))
+        context = make_context(
+            self.resolve_context(self.context_data),
+            self._request,
+            autoescape=template.backend.engine.autoescape,
+        )
+        try:
+            return template.template.render(context)
+        finally:
+            context.dicts.clear()
+
+
 def render_page(
     request: HttpRequest,
     template: str,
     context: Mapping[str, Any],
     partial: str | None = None,
     status: int = 200,
-) -> TemplateResponse:
+) -> PageResponse:
     """The whole page, or `template#partial` for a request of htmx. Adds `fragment` (bool), by which
     a template with an empty `partial` leaves out the shell itself."""
     fragment = partial is not None and wants_fragment(request)
     name = f"{template}#{partial}" if fragment and partial else template
-    response = TemplateResponse(request, name, {**context, "fragment": fragment}, status=status)
+    response = PageResponse(request, name, {**context, "fragment": fragment}, status=status)
     patch_vary_headers(response, VARY)
     return response
 

@@ -1,12 +1,15 @@
 """The shell of every page: who sees it, what it says of the clusters, errors, the template tags."""
 
+import gc
 import json
 import re
+import weakref
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.template import Context, Template
 from django.template.loader import render_to_string
 from django.test import Client, RequestFactory, override_settings
@@ -15,7 +18,7 @@ from django.utils import timezone
 from olmweb.errors import BadRequest
 from olmweb.models import Cluster
 from olmweb.templatetags import olmweb as tags
-from olmweb.web.pages import revision_token
+from olmweb.web.pages import render_page, revision_token
 from tests.factories import (
     make_catalog,
     make_cluster,
@@ -446,3 +449,22 @@ def test_the_api_docs_show_code_and_no_backticks(reader: Client) -> None:
     markup = reader.get("/api/v1/docs").content.decode()
     assert "<code>Idempotency-Key</code>" in markup
     assert "`" not in markup
+
+
+class Shown:
+    """A value that a page shows."""
+
+
+def test_the_memory_of_a_page_is_free_without_the_garbage_collector(rf: RequestFactory) -> None:
+    value = Shown()
+    seen = weakref.ref(value)
+    request = rf.get("/")
+    request.user = AnonymousUser()
+    gc.disable()
+    try:
+        response = render_page(request, "404.html", {"value": value})
+        assert "This page does not exist." in response.render().text
+        del response, value
+        assert seen() is None
+    finally:
+        gc.enable()
