@@ -3,7 +3,7 @@
 A watch task runs for minutes if no cluster waits. If clusters wait because all slots of the watch
 queue are taken, as many tasks end after MIN_SLICE seconds as clusters wait; each watch resumes from
 its position when the queue comes back to its cluster. A watcher with more clusters than its fair
-share, because another one was started later, gives them up in the same way, a few at a time.
+share, because another one was started later, gives them up in the same way, one at a time.
 """
 
 import math
@@ -31,7 +31,6 @@ log = structlog.get_logger(__name__)
 
 MIN_SLICE = 10.0
 CHECK_SECONDS = 2.0
-MOVED_SHARE = 0.1  # of its clusters that a watcher leaves to others in CHECK_SECONDS
 RENEW_SECONDS = 1.0  # between two renewals of a registration
 QUEUED = 5
 _QUEUED = "watch-queued:{}"
@@ -188,17 +187,12 @@ def _demanded_share() -> float:
         for cluster in left
         if (cluster.checked_at is None or cluster.checked_at < late) and due(cluster, late)
     )
-    return count / max(1, len(busy)) if count else _moved_share(list(watchers.values()))
-
-
-def _moved_share(watchers: Sequence[str]) -> float:
-    """The part of the surplus that moves now: one cluster, or MOVED_SHARE if that is more.
-
-    Each new watch costs its watcher, the database and the cluster dozens of requests. The watches
-    of all clusters at once would delay one another, and those clusters that stay.
-    """
-    share = surplus(watchers)
-    return min(share, max(MOVED_SHARE, 1 / watchers.count(this_process()))) if share else 0.0
+    if count:
+        return count / max(1, len(busy))
+    # One at a time: a new watch costs dozens of requests, so many at once would delay one another
+    # and the clusters that stay. All clusters are watched meanwhile.
+    names = list(watchers.values())
+    return min(surplus(names), 1 / max(1, names.count(this_process())))
 
 
 _demand = Demand()
