@@ -87,10 +87,10 @@ def wants_fragment(request: HttpRequest) -> bool:
 
 
 class PageResponse(TemplateResponse):
-    """A TemplateResponse that lets go of its context once it is rendered.
+    """A TemplateResponse that frees its context once it is rendered.
 
-    The context that Django makes refers to itself. All that a page shows would wait for the garbage
-    collector, which would then delay another page.
+    The context of django.template.context.make_context refers to itself: all that a page shows
+    would wait for the garbage collector, which would then delay a later page.
     """
 
     @property
