@@ -129,10 +129,9 @@ def sync_cluster(cluster_id: int) -> None:
 @task(name="installs.predict", time_limit=PREDICT_LIMIT, expires=60)
 def predict() -> None:
     """Evaluates verdicts whose catalog, cluster or rules changed; requests due inventories."""
-    for cluster in Cluster.objects.filter(reachable=True):
-        if inventory.is_due(cluster):
-            inventory.await_first(cluster)
-            read_inventory.delay(cluster.pk)
+    for cluster in inventory.due_clusters():
+        inventory.await_first(cluster)
+        read_inventory.delay(cluster.pk)
     with renewed_lease("predictions") as held:
         if held is None:
             return

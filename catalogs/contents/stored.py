@@ -4,7 +4,8 @@ Uses no registry.
 """
 
 import base64
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -22,7 +23,6 @@ from catalogs.models import (
     Bundle,
     BundleInspection,
     BundleManifests,
-    Catalog,
     InspectedCRD,
 )
 from catalogs.storage import blobs
@@ -151,11 +151,18 @@ def failed_inspections(images: Iterable[str]) -> Iterator[tuple[str, str, dateti
                 yield image, code, finished_at
 
 
-def inspected_in(catalogs: Collection[Catalog]) -> list[tuple[str, str]]:
-    """(image, digest) of the catalogs' bundles whose objects are stored. One query."""
-    images = Bundle.objects.filter(package__catalog__in=catalogs).values("image")
-    rows = BundleInspection.objects.filter(manifests__isnull=False, image__in=images)
-    return list(rows.order_by("image").values_list("image", "manifests_id"))
+def inspected_by_catalog() -> dict[int, list[tuple[str, str]]]:
+    """Catalog id -> (image, digest) of its bundles whose objects are stored, by image. Two
+    queries."""
+    inspections = BundleInspection.objects.filter(manifests__isnull=False).order_by("image")
+    digests = dict(inspections.values_list("image", "manifests_id"))
+    images = Bundle.objects.filter(image__in=inspections.order_by().values("image")).order_by()
+    by_catalog: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    named = images.values_list("package__catalog", "image").distinct()
+    for catalog, image in named.order_by("image"):
+        if image in digests:
+            by_catalog[catalog].append((image, digests[image]))
+    return by_catalog
 
 
 def prune(before: datetime) -> int:

@@ -85,12 +85,14 @@ def full_package(package: Package) -> Package:
     return full[0] if full else package
 
 
-def full_catalogs(catalog: Catalog) -> list[Catalog]:
+def full_catalogs(catalog: Catalog, rows: Iterable[Catalog] | None = None) -> list[Catalog]:
     """The ClusterCatalog that serves the same catalog as one that was read with the PackageManifest
-    API; empty for others. At most one query."""
+    API; empty for others. `rows`: the catalogs of its name on its cluster by key, if they were
+    read; else at most one query."""
     if catalog.access_method != PACKAGE_MANIFEST or catalog.cluster_id is None:
         return []
-    rows = Catalog.objects.filter(cluster=catalog.cluster_id, name=catalog.name).order_by("pk")
+    if rows is None:
+        rows = Catalog.objects.filter(cluster=catalog.cluster_id, name=catalog.name).order_by("pk")
     return [
         row
         for access_methods in distinct_catalogs(rows)

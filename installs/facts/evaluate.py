@@ -5,13 +5,14 @@ of the inputs with each run. For tasks and commands; pages read with `verdicts`,
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec
-from django.db.models import Q
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
-from catalogs.contents.stored import inspected_in
+from catalogs.contents.stored import inspected_by_catalog
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Bundle, Catalog, Package, PredictionRun
 from catalogs.resolve.stored import full_catalogs
@@ -26,32 +27,102 @@ from catalogs.verdicts.store import (
 )
 from installs.facts.cluster_facts import Contents, cluster_facts, market_of
 from installs.facts.inventory import awaited
-from installs.state.catalog_offers import usable_catalogs
+from installs.state.catalog_offers import is_usable
 from olmweb.models import Cluster, configured_clusters
 from olmweb.runtime.leases import fenced_transaction
 
 EVALUATOR_VERSION = 6  # increase when the evaluation changes but not the rules
 _EVALUATOR = f"{EVALUATOR_VERSION}-"  # begins the hash of inputs
 STORED_RUNS = 200  # of one catalog and cluster
+_STAMP = ("pk", "content_hash", "derivation", "changed_at", "priority", "availability")
 
 
-def clusters_of(catalog: Catalog) -> list[Cluster]:
-    """The clusters that the catalog is evaluated for: its own, or all for a catalog of no cluster.
-    Excludes clusters whose first reading is still expected."""
+class EvaluationInputs:
+    """The inputs of verdicts, read once for many catalogs and clusters.
+
+    A pass every few seconds compares them with those of the last verdicts, so the number of its
+    queries must not grow with catalogs times clusters. What changes after it was read is an input
+    of the next pass.
+    """
+
+    def __init__(self) -> None:
+        self.contents: Contents = {}  # of catalogs
+        self._catalogs = list(Catalog.objects.order_by("id").select_related("cluster"))
+        self._by_name: dict[tuple[int | None, str], list[Catalog]] = defaultdict(list)
+        for row in self._catalogs:
+            self._by_name[row.cluster_id, row.name].append(row)
+        self._inspected = inspected_by_catalog()
+        self._usable: dict[int | None, str] = {None: ""}  # hashes, as the second of the facts
+        self._facts: dict[int | None, tuple[ClusterFacts, str]] = {}
+
+    def facts_of(self, cluster: Cluster | None) -> ClusterFacts:
+        """Eight queries for the first call with a cluster."""
+        return self._read_facts(cluster)[0]
+
+    def hash_of(self, catalog: Catalog, cluster: Cluster | None) -> str:
+        """A hash of everything that the verdicts on the catalog depend on, for the cluster or from
+        the catalog alone. No query but those of the facts."""
+        of_name = self._by_name[catalog.cluster_id, catalog.name]
+        own = [catalog, *full_catalogs(catalog, of_name)]
+        content = [(_stamp(row), self._inspected.get(row.pk, ())) for row in own]
+        usable, facts = self._usable_by(cluster), self._read_facts(cluster)[1]
+        return _EVALUATOR + _hash((RULES_VERSION, content, usable, facts))
+
+    def outdated(self) -> list[tuple[Catalog, list[Cluster]]]:
+        """The catalogs with content whose verdicts were made from other inputs, with the clusters
+        that they are evaluated for. Two queries, and those of the facts."""
+        clusters = list(evaluated_clusters())
+        runs = _latest_runs().values_list("catalog", "cluster", "inputs")
+        stored: dict[tuple[int, int | None], str] = {(run[0], run[1]): run[2] for run in runs}
+        outdated = []
+        for catalog in self._catalogs:
+            of = [row for row in clusters if catalog.cluster_id in (None, row.pk)]
+            if catalog.revision and any(
+                stored.get((catalog.pk, row.pk if row else None)) != self.hash_of(catalog, row)
+                for row in (None, *of)
+            ):
+                outdated.append((catalog, of))
+        return outdated
+
+    def _read_facts(self, cluster: Cluster | None) -> tuple[ClusterFacts, str]:
+        pk = cluster.pk if cluster else None
+        if pk not in self._facts:
+            facts = cluster_facts(cluster) if cluster else NO_CLUSTER
+            self._facts[pk] = facts, _hash(facts)
+        return self._facts[pk]
+
+    def _usable_by(self, cluster: Cluster | None) -> str:
+        pk = cluster.pk if cluster else None
+        if pk is not None and pk not in self._usable:
+            usable = [_stamp(row) for row in self._catalogs if is_usable(row, pk)]
+            self._usable[pk] = _hash(usable)
+        return self._usable[pk]
+
+
+def _stamp(catalog: Catalog) -> list[object]:
+    return [getattr(catalog, name) for name in _STAMP]
+
+
+def _hash(values: object) -> str:
+    encoded = msgspec.json.encode(values, order="deterministic")
+    return hashlib.sha256(encoded).hexdigest()[: 64 - len(_EVALUATOR)]
+
+
+def evaluated_clusters() -> QuerySet[Cluster]:
+    """The clusters that catalogs are evaluated for. Excludes those whose first reading is still
+    expected."""
     of = Cluster.objects.filter(configured_clusters(), synced_at__isnull=False)
-    of = of.exclude(awaited())
-    return list(of.filter(pk=catalog.cluster_id) if catalog.cluster_id else of)
+    return of.exclude(awaited())
 
 
 def refresh_all(still_ours: Callable[[], bool] = lambda: True) -> int:
     """Refreshes every catalog with outdated verdicts; returns the number of rows written."""
-    facts: dict[int, ClusterFacts] = {}
-    contents: Contents = {}
+    inputs = EvaluationInputs()
     written = 0
-    for catalog in Catalog.objects.filter(revision__gt=0).select_related("cluster"):
+    for catalog, clusters in inputs.outdated():
         if not still_ours():
             break
-        done = refresh(catalog, facts=facts, contents=contents)
+        done = refresh(catalog, clusters, inputs)
         written += done.written if done else 0
     return written
 
@@ -59,36 +130,31 @@ def refresh_all(still_ours: Callable[[], bool] = lambda: True) -> int:
 def refresh(
     catalog: Catalog,
     clusters: Sequence[Cluster] | None = None,
-    *,
-    facts: dict[int, ClusterFacts] | None = None,
-    contents: Contents | None = None,
+    inputs: EvaluationInputs | None = None,
 ) -> EvaluationSummary | None:
-    """Evaluates the catalog, alone and for `clusters` (None: `clusters_of`), if an input changed.
+    """Evaluates the catalog, alone and for `clusters` (None: its own, or all of
+    `evaluated_clusters` for a catalog of no cluster), if an input changed.
 
-    Returns None if no input changed. `facts` caches cluster facts by key between catalogs,
-    `contents` the content of catalogs. A killed pass leaves runs without the hash of their inputs,
+    Returns None if no input changed. A killed pass leaves runs without the hash of their inputs,
     so the next pass evaluates the catalog again and counts the verdicts as changed, whichever of
     the two wrote them; likewise after a pass of another version, which does not record what it
     changed.
     """
     catalog.refresh_from_db()
-    facts_by_cluster = {} if facts is None else facts
-    all_facts: dict[int | None, ClusterFacts] = {None: NO_CLUSTER}
-    rows: dict[int | None, Cluster | None] = {None: None}
-    for cluster in clusters_of(catalog) if clusters is None else clusters:
-        if cluster.pk not in facts_by_cluster:
-            facts_by_cluster[cluster.pk] = cluster_facts(cluster)
-        all_facts[cluster.pk], rows[cluster.pk] = facts_by_cluster[cluster.pk], cluster
-    inputs = {pk: _inputs(catalog, its_facts, pk) for pk, its_facts in all_facts.items()}
-    runs = PredictionRun.objects.filter(catalog=catalog).order_by("id")
-    before = {run.cluster_id: run for run in runs}
-    due = [pk for pk in all_facts if pk not in before or before[pk].inputs != inputs[pk]]
+    inputs = EvaluationInputs() if inputs is None else inputs
+    if clusters is None:
+        of = evaluated_clusters()
+        clusters = list(of.filter(pk=catalog.cluster_id) if catalog.cluster_id else of)
+    rows: dict[int | None, Cluster | None] = {None: None} | {row.pk: row for row in clusters}
+    hashes = {pk: inputs.hash_of(catalog, row) for pk, row in rows.items()}
+    before = {run.cluster_id: run for run in _latest_runs(catalog=catalog)}
+    due = [pk for pk in rows if pk not in before or before[pk].inputs != hashes[pk]]
     if not due:
         return None
     due = [*dict.fromkeys((None, *due))]  # the verdicts from the catalog alone are written, too
-    contents = {} if contents is None else contents
     contexts = [
-        VerdictContext(pk, all_facts[pk], market_of(catalog, rows[pk], contents)) for pk in due
+        VerdictContext(pk, inputs.facts_of(rows[pk]), market_of(catalog, rows[pk], inputs.contents))
+        for pk in due
     ]
     stored = [before[pk].pk for pk in due if pk in before]
     with fenced_transaction():
@@ -96,20 +162,14 @@ def refresh(
     summary = evaluate_catalog(catalog, contexts)
     with fenced_transaction():
         for pk in due:
-            _record(catalog, pk, inputs[pk], summary, before.get(pk))
+            _record(catalog, pk, hashes[pk], summary, before.get(pk))
     return summary
 
 
-def _inputs(catalog: Catalog, facts: ClusterFacts, cluster_id: int | None) -> str:
-    """A hash of everything that the verdicts depend on."""
-    own = [catalog, *full_catalogs(catalog)]
-    others = usable_catalogs(cluster_id) if cluster_id is not None else Q(pk__in=())
-    offered = Catalog.objects.filter(Q(pk__in=[row.pk for row in own]) | others).order_by("id")
-    fields = ("id", "content_hash", "derivation", "changed_at", "priority", "availability")
-    stamps = offered.values_list(*fields)
-    content = (RULES_VERSION, list(stamps), inspected_in(own), facts)
-    encoded = msgspec.json.encode(content, order="deterministic")
-    return _EVALUATOR + hashlib.sha256(encoded).hexdigest()[: 64 - len(_EVALUATOR)]
+def _latest_runs(**of: object) -> QuerySet[PredictionRun]:
+    """The newest run of each catalog and cluster, or of those chosen."""
+    runs = PredictionRun.objects.filter(**of).order_by().values("catalog", "cluster")
+    return PredictionRun.objects.filter(pk__in=runs.annotate(newest=Max("pk")).values("newest"))
 
 
 def _record(

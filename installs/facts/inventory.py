@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import structlog
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from catalogs.verdicts.facts import PLATFORM_NAMESPACE
@@ -105,17 +105,22 @@ class _OwnedMeta(msgspec.Struct):
         return f"{notes.namespace}/{notes.release}" if helm and notes and notes.release else ""
 
 
-def is_due(cluster: Cluster) -> bool:
-    """Whether to read the cluster again: after READ_AGAIN, and after a removal. One query."""
+def due_clusters() -> QuerySet[Cluster]:
+    """The reachable clusters to read: after READ_AGAIN, and after a removal."""
     removals = Action.objects.filter(
         cluster=OuterRef("cluster"),
         verb__in=(Action.Verb.REMOVE, Action.Verb.CLEAN_UP),
         finished_at__gt=OuterRef("read_at"),
     )
     recent = ClusterInventory.objects.filter(
-        ~Exists(removals), cluster=cluster, read_at__gt=timezone.now() - READ_AGAIN
+        ~Exists(removals), cluster=OuterRef("pk"), read_at__gt=timezone.now() - READ_AGAIN
     )
-    return cluster.reachable is True and not recent.exists()
+    return Cluster.objects.filter(~Exists(recent), reachable=True)
+
+
+def is_due(cluster: Cluster) -> bool:
+    """Whether it is one of `due_clusters`. One query."""
+    return due_clusters().filter(pk=cluster.pk).exists()
 
 
 def await_first(cluster: Cluster) -> None:

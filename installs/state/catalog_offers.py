@@ -44,6 +44,12 @@ def usable_catalogs(cluster_id: int) -> Q:
     return own & ~Q(access_method=PACKAGE_MANIFEST)
 
 
+def is_usable(catalog: Catalog, cluster_id: int) -> bool:
+    """Whether a catalog that was read is one of `usable_catalogs`."""
+    reachable = catalog.cluster_id in (None, cluster_id) and catalog.revision > 0
+    return reachable and catalog.access_method != PACKAGE_MANIFEST
+
+
 def offers_of(cluster_id: int, names: Collection[str]) -> dict[str, list[UpgradeOffer]]:
     """Package name -> its offers, ClusterCatalogs of the cluster first."""
     catalogs = {

@@ -219,6 +219,7 @@ def test_a_cluster_is_asked_again_after_minutes_and_only_when_it_answers() -> No
     row.save()
     assert is_due(cluster)
     cluster.reachable = False
+    cluster.save()
     assert not is_due(cluster)
 
 

@@ -504,6 +504,30 @@ def test_the_task_judges_each_catalog_for_its_clusters(
     assert evaluate.refresh_all() == 0
 
 
+def test_a_pass_at_rest_reads_the_facts_of_clusters_and_no_catalog_alone(catalog: Catalog) -> None:
+    def queries_of_pass() -> int:
+        evaluate.refresh_all()
+        with CaptureQueriesContext(connection) as queries:
+            assert evaluate.refresh_all() == 0
+        return len(queries)
+
+    def add_cluster(name: str) -> Cluster:
+        cluster = make_cluster(name=name, synced_at=timezone.now())
+        ClusterInventory.objects.create(cluster=cluster)
+        return cluster
+
+    add_cluster("first")
+    single = queries_of_pass()
+    for number in range(4):
+        make_package(catalog=make_catalog(name=f"more-{number}", revision=1))
+    assert queries_of_pass() == single
+    second = add_cluster("second")
+    with CaptureQueriesContext(connection) as facts:
+        cluster_facts(second)
+    assert queries_of_pass() == single + len(facts)
+    assert PredictionRun.objects.count() == 5 * 3
+
+
 @pytest.mark.parametrize("changed", [True, False])
 def test_what_a_cluster_newly_told_is_judged_at_once(
     changed: bool, monkeypatch: pytest.MonkeyPatch
