@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, tzinfo
+from functools import cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -200,16 +201,15 @@ def counted(direction: str, count: int) -> str:
     return f"{count} {words[:-1] if (direction, count) == ('failed', 1) else words}"
 
 
-def _changes(scope: Q) -> QuerySet[Transition]:
-    """Those in scope that are of operators: changes of health, and objects that appeared or were
-    deleted. The ClusterServiceVersion of a Subscription is no operator: its health is not
-    recorded."""
+def _changes() -> QuerySet[Transition]:
+    """Those of operators: changes of health, and objects that appeared or were deleted. The
+    ClusterServiceVersion of a Subscription is no operator: its health is not recorded."""
     healths = Transition.objects.filter(
         type="Health", **{name: OuterRef(name) for name in _IDENTITY}
     )
     is_operator = ~Q(kind="ClusterServiceVersion") | Exists(healths)
     existence = Q(type="Object", to_status__in=("appeared", "deleted")) & is_operator
-    return Transition.objects.filter(Q(type="Health") | existence, scope, kind__in=OPERATOR_KINDS)
+    return Transition.objects.filter(Q(type="Health") | existence, kind__in=OPERATOR_KINDS)
 
 
 def _as_transitions(
@@ -420,7 +420,7 @@ def _read_histories(ids: Collection[int]) -> dict[int, _ClusterHistory]:
         stored = {}  # one condition for all of them: the index of times serves it
     turns: dict[int, dict[int, tuple[datetime, int]]] = defaultdict(dict)
     latest: dict[int, dict[int, tuple[Any, ...]]] = defaultdict(dict)
-    for before, *change in _turns(Q(cluster__in=ids, at__gte=start)):
+    for before, *change in _turns().filter(cluster__in=ids, at__gte=start):
         _, _, after, at, pk, cluster, *_ = change
         if turn := (after in _FAILING) - (before in _FAILING):
             turns[cluster][pk] = at, turn
@@ -446,9 +446,11 @@ def _read_histories(ids: Collection[int]) -> dict[int, _ClusterHistory]:
 _HISTORIES = PerRevision(_read_histories)
 
 
-def _turns(scope: Q) -> QuerySet[Any, Any]:
-    """(health before, and the columns of `latest`) of every change in scope. That of a deletion has
-    no health: the operator had that of the last change of health before it."""
+@cache
+def _turns() -> QuerySet[Any, Any]:
+    """(health before, and the columns of `latest`) of every change. That of a deletion has no
+    health: the operator had that of the last change of health before it. Every overview reads those
+    of a few clusters: building this takes longer than reading."""
     last_health = (
         Transition.objects.filter(
             type="Health", at__lt=OuterRef("at"), **{name: OuterRef(name) for name in _IDENTITY}
@@ -459,7 +461,7 @@ def _turns(scope: Q) -> QuerySet[Any, Any]:
     deleted = When(type="Object", to_status="deleted", from_status="present", then=last_health)
     health = When(type="Health", then=F("from_status"))
     return (
-        _changes(scope)
+        _changes()
         .order_by()
         .annotate(before=Case(deleted, health, default=Value("")))
         .values_list("before", "type", "from_status", "to_status", "at", *_SHOWN)

@@ -9,14 +9,15 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from operator import attrgetter
 from sys import intern
 from typing import Any, NamedTuple
 
-from django.db.models import TextField
+from django.db.models import Case, F, QuerySet, TextField, When
 from django.db.models.functions import Cast
 
-from installs.models import NEEDS_ATTENTION, Operator
+from installs.models import NEEDS_ATTENTION, Health, Operator
 from olmweb.web.revisions import PerRevision
 
 Facts = tuple[tuple[str, str], ...]  # (name, value) of each, sorted
@@ -49,7 +50,8 @@ class CauseRows(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ClusterIndex:
     """The operators of one cluster. `upgrades` counts those with another version to take;
-    `subscribed` are the packages with a Subscription."""
+    `subscribed` are the packages with a Subscription; `to_approve` are those that need approval, by
+    name, with identity, health, details and upgrade alone."""
 
     by_kind: Mapping[str, int]
     by_namespace: Mapping[str, int]
@@ -57,19 +59,29 @@ class ClusterIndex:
     upgrades: int
     causes: tuple[CauseRows, ...]
     subscribed: frozenset[str]
+    to_approve: tuple[Operator, ...]
 
 
 def _read(ids: Collection[int]) -> dict[int, ClusterIndex]:
     """One query."""
-    fields = (
-        *("pk", "cluster", "kind", "namespace", "name", "package", "health", "finding", "reason"),
-        *("facts_text", "version", "upgrade"),
-    )
     rows_of: dict[int, list[tuple[Any, ...]]] = {pk: [] for pk in ids}
-    operators = Operator.objects.annotate(facts_text=Cast("facts", TextField()))
-    for row in operators.filter(cluster__in=ids).order_by().values_list(*fields):
+    for row in _operators().filter(cluster__in=ids):
         rows_of[row[1]].append(row)
     return {pk: _index(rows) for pk, rows in rows_of.items()}
+
+
+@cache
+def _operators() -> QuerySet[Any, Any]:
+    """The columns that `_index` reads. Nearly every page reads those of a few clusters: building
+    this takes longer than reading."""
+    facts = Cast("facts", TextField())
+    plan = Case(When(health=Health.NEEDS_APPROVAL, then=F("details")))
+    columns = (
+        *("pk", "cluster", "kind", "namespace", "name", "package", "health", "finding", "reason"),
+        *("facts_text", "version", "upgrade", "plan"),
+    )
+    rows = Operator.objects.annotate(facts_text=facts, plan=plan)
+    return rows.order_by().values_list(*columns)
 
 
 def _index(rows: Iterable[tuple[Any, ...]]) -> ClusterIndex:
@@ -78,9 +90,10 @@ def _index(rows: Iterable[tuple[Any, ...]]) -> ClusterIndex:
     healths: Counter[str] = Counter()
     causes: dict[tuple[str, str, str], list[AttentionRow]] = defaultdict(list)
     subscribed: set[str] = set()
+    to_approve: list[Operator] = []
     upgrades = 0
-    for pk, _, kind, namespace, name, package, health, finding, reason, *rest in rows:
-        facts, version, upgrade = rest
+    for pk, cluster, kind, namespace, name, package, health, finding, reason, *rest in rows:
+        facts, version, upgrade, details = rest
         kinds[kind] += 1
         namespaces[namespace] += 1
         healths[health] += 1
@@ -90,6 +103,11 @@ def _index(rows: Iterable[tuple[Any, ...]]) -> ClusterIndex:
         if health in _BAD:
             row = AttentionRow(name, pk, namespace, package, intern(reason), _facts(facts))
             causes[kind, finding, "" if finding else reason].append(row)
+        if health == Health.NEEDS_APPROVAL:
+            identity = {"cluster_id": cluster, "kind": kind, "namespace": namespace, "name": name}
+            to_approve.append(
+                Operator(pk, **identity, health=health, details=details, upgrade=upgrade)
+            )
     return ClusterIndex(
         dict(kinds),
         dict(namespaces),
@@ -97,6 +115,7 @@ def _index(rows: Iterable[tuple[Any, ...]]) -> ClusterIndex:
         upgrades,
         tuple(_cause(*cause, sorted(members)) for cause, members in causes.items()),
         frozenset(subscribed),
+        tuple(sorted(to_approve, key=attrgetter("name", "pk"))),
     )
 
 

@@ -454,22 +454,11 @@ def _read_troubles(ids: Collection[int]) -> dict[int, _Troubles]:
 _TROUBLES = PerRevision(_read_troubles)
 
 
-def _read_to_approve(ids: Collection[int]) -> dict[int, list[Operator]]:
-    """Those of each cluster that need approval, by name; one query."""
-    operators: dict[int, list[Operator]] = {pk: [] for pk in ids}
-    rows = Operator.objects.filter(cluster__in=ids, health=Health.NEEDS_APPROVAL)
-    fields = ("cluster_id", "kind", "namespace", "name", "health", "details", "upgrade")
-    for row in rows.only(*fields).order_by("name", "pk"):
-        operators[row.cluster_id].append(row)
-    return operators
-
-
-_TO_APPROVE = PerRevision(_read_to_approve)
-
-
 def operators_to_approve(clusters: Sequence[Cluster]) -> list[Operator]:
-    """Those of these clusters that need approval, with the fields of `waiting`."""
-    return list(chain.from_iterable(_TO_APPROVE.of(clusters).values()))
+    """Those of these clusters that need approval, with the fields of `waiting`; one query if
+    clusters changed."""
+    indexes = OPERATOR_INDEX.of(clusters).values()
+    return list(chain.from_iterable(index.to_approve for index in indexes))
 
 
 def shown_operators(clusters: Sequence[Cluster], *, names: int) -> list[Operator]:
