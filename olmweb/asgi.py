@@ -19,7 +19,7 @@ application = make_application()
 # of objects that live as long as its request: an eighth of its time went into collecting garbage.
 gc.collect()
 gc.freeze()
-gc.set_threshold(50_000, 20, 20)
+gc.set_threshold(10_000, 20, 20)
 
 # A page waits for the database a dozen times. Each time another thread that computes meanwhile may
 # keep the interpreter for the whole interval, by default 5 ms.
