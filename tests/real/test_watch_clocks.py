@@ -20,19 +20,27 @@ def real(real_etcd: object, redis_server: str) -> Iterator[Watched]:
 
 
 def test_a_clock_that_jumps_ends_no_watch_and_tells_nothing_twice(real: Watched) -> None:
-    before, holder = real.watches(), real.holder()
-    taken = []
+    holder = real.holder()
+    taken, listed_again = [], []
     for number, offset in enumerate((HOUR, 0, HOUR, 0)):
+        before = _lists(real)
         real.put(f"before-{number}", "SourceFailed")
         real.set_clock(offset)
         real.put(f"after-{number}", "UnpackPending")
         taken.append(real.follows())
         real.settle()
-    print("seconds from change to row:", [round(one, 2) for one in taken])
-    lists = {feed: one for feed, (one, _) in real.watches().items()}
-    # `settle` makes a full pass of its own each time; the watches list nothing more.
-    assert {feed: one - 4 for feed, one in lists.items()} == {k: v for k, (v, _) in before.items()}
-    assert real.holder() == holder
+        # `settle` makes a full pass of its own; the watches list nothing more.
+        if _lists(real) != {feed: lists + 1 for feed, lists in before.items()}:
+            listed_again.append(number)
+    print("seconds from change to row:", [round(seconds, 2) for seconds in taken])
+    # A machine that is busy for seconds takes the lease from a worker, whose successor lists again
+    # what seems old; a clock that ends watches does so at both jumps forward.
+    assert len(listed_again) <= 1
+    assert listed_again or real.holder() == holder
+
+
+def _lists(real: Watched) -> dict[str, int]:
+    return {feed: lists for feed, (lists, _) in real.watches().items()}
 
 
 def test_a_worker_killed_in_an_hour_that_comes_twice_is_replaced(real: Watched) -> None:
