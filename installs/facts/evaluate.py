@@ -52,8 +52,8 @@ class EvaluationInputs:
         for row in self._catalogs:
             self._by_name[row.cluster_id, row.name].append(row)
         self._inspected = inspected_by_catalog()
-        self._usable: dict[int | None, str] = {None: ""}  # hashes, as the second of the facts
-        self._facts: dict[int | None, tuple[ClusterFacts, str]] = {}
+        self._usable: dict[int | None, str] = {None: ""}  # hashes
+        self._facts: dict[int | None, tuple[ClusterFacts, str]] = {}  # with their hashes
 
     def facts_of(self, cluster: Cluster | None) -> ClusterFacts:
         """Eight queries for the first call with a cluster."""
@@ -76,12 +76,12 @@ class EvaluationInputs:
         stored: dict[tuple[int, int | None], str] = {(run[0], run[1]): run[2] for run in runs}
         outdated = []
         for catalog in self._catalogs:
-            of = [row for row in clusters if catalog.cluster_id in (None, row.pk)]
+            evaluated = [row for row in clusters if catalog.cluster_id in (None, row.pk)]
             if catalog.revision and any(
                 stored.get((catalog.pk, row.pk if row else None)) != self.hash_of(catalog, row)
-                for row in (None, *of)
+                for row in (None, *evaluated)
             ):
-                outdated.append((catalog, of))
+                outdated.append((catalog, evaluated))
         return outdated
 
     def _read_facts(self, cluster: Cluster | None) -> tuple[ClusterFacts, str]:
@@ -111,8 +111,8 @@ def _hash(values: object) -> str:
 def evaluated_clusters() -> QuerySet[Cluster]:
     """The clusters that catalogs are evaluated for. Excludes those whose first reading is still
     expected."""
-    of = Cluster.objects.filter(configured_clusters(), synced_at__isnull=False)
-    return of.exclude(awaited())
+    synced = Cluster.objects.filter(configured_clusters(), synced_at__isnull=False)
+    return synced.exclude(awaited())
 
 
 def refresh_all(still_ours: Callable[[], bool] = lambda: True) -> int:
@@ -143,8 +143,10 @@ def refresh(
     catalog.refresh_from_db()
     inputs = EvaluationInputs() if inputs is None else inputs
     if clusters is None:
-        of = evaluated_clusters()
-        clusters = list(of.filter(pk=catalog.cluster_id) if catalog.cluster_id else of)
+        evaluated = evaluated_clusters()
+        if catalog.cluster_id:
+            evaluated = evaluated.filter(pk=catalog.cluster_id)
+        clusters = list(evaluated)
     rows: dict[int | None, Cluster | None] = {None: None} | {row.pk: row for row in clusters}
     hashes = {pk: inputs.hash_of(catalog, row) for pk, row in rows.items()}
     before = {run.cluster_id: run for run in _latest_runs(catalog=catalog)}
@@ -166,9 +168,9 @@ def refresh(
     return summary
 
 
-def _latest_runs(**of: object) -> QuerySet[PredictionRun]:
-    """The newest run of each catalog and cluster, or of those chosen."""
-    runs = PredictionRun.objects.filter(**of).order_by().values("catalog", "cluster")
+def _latest_runs(**filters: object) -> QuerySet[PredictionRun]:
+    """The newest run of each catalog and cluster that pass the filters."""
+    runs = PredictionRun.objects.filter(**filters).order_by().values("catalog", "cluster")
     return PredictionRun.objects.filter(pk__in=runs.annotate(newest=Max("pk")).values("newest"))
 
 
