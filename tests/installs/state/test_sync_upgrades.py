@@ -8,8 +8,9 @@ import pytest
 from catalogs.graph import GraphEntry
 from catalogs.models import Catalog
 from catalogs.semver import read_version
+from catalogs.sources.access_methods import PACKAGE_MANIFEST
 from installs.models import Operator
-from installs.state.catalog_offers import UpgradeOffer, offers_of
+from installs.state.catalog_offers import UpgradeOffer, is_usable, offers_of, usable_catalogs
 from installs.state.full_sync import sync_cluster
 from installs.state.observation import ComponentRow
 from installs.state.upgrades import NONE, Upgrade, is_deprecated, of_extension, version_of
@@ -204,3 +205,21 @@ def test_an_extension_gets_its_upgrade_when_its_catalog_gets_content(
     sync_cluster(cluster)
     row = Operator.objects.get()
     assert row.upgrade_held == "The spec's version range 1.x leaves out 2.0.0."
+
+
+@pytest.mark.django_db
+def test_a_catalog_that_was_read_is_usable_as_the_query_selects_it() -> None:
+    prod, lab = make_cluster(name="prod"), make_cluster(name="lab")
+    for cluster in (None, prod, lab):
+        for revision in (0, 1):
+            for access_method in ("", PACKAGE_MANIFEST):
+                make_catalog(
+                    name=f"{cluster}-{revision}-{access_method or 'content'}",
+                    cluster=cluster,
+                    revision=revision,
+                    access_method=access_method,
+                )
+    selected = set(Catalog.objects.filter(usable_catalogs(prod.pk)))
+    assert {row for row in Catalog.objects.all() if is_usable(row, prod.pk)} == selected
+    assert {row.cluster for row in selected} == {None, prod}
+    assert len(selected) == 2
