@@ -56,7 +56,7 @@ class EvaluationInputs:
         self._facts: dict[int | None, tuple[ClusterFacts, str]] = {}  # with their hashes
 
     def facts_of(self, cluster: Cluster | None) -> ClusterFacts:
-        """Eight queries for the first call with a cluster."""
+        """The first call with a cluster takes the queries of `cluster_facts`."""
         return self._read_facts(cluster)[0]
 
     def hash_of(self, catalog: Catalog, cluster: Cluster | None) -> str:
@@ -65,7 +65,7 @@ class EvaluationInputs:
         of_name = self._by_name[catalog.cluster_id, catalog.name]
         own = [catalog, *full_catalogs(catalog, of_name)]
         content = [(_stamp(row), self._inspected.get(row.pk, ())) for row in own]
-        usable, facts = self._usable_by(cluster), self._read_facts(cluster)[1]
+        usable, facts = self._hash_of_usable(cluster), self._read_facts(cluster)[1]
         return _EVALUATOR + _hash((RULES_VERSION, content, usable, facts))
 
     def outdated(self) -> list[tuple[Catalog, list[Cluster]]]:
@@ -91,7 +91,7 @@ class EvaluationInputs:
             self._facts[pk] = facts, _hash(facts)
         return self._facts[pk]
 
-    def _usable_by(self, cluster: Cluster | None) -> str:
+    def _hash_of_usable(self, cluster: Cluster | None) -> str:
         pk = cluster.pk if cluster else None
         if pk is not None and pk not in self._usable:
             usable = [_stamp(row) for row in self._catalogs if is_usable(row, pk)]
