@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from installs.models import Component
 from installs.state.decode.workloads import runs
-from installs.state.listing import ABSENT
+from installs.state.listing import ABSENT, SERVED
 from installs.state.resources import (
     WATCHED_RESOURCES,
     WatchedResource,
@@ -49,11 +49,8 @@ class SessionPlan:
     watches: dict[str, WatchState]
 
     def fits(self, discovery: Discovery) -> bool:
-        """Whether the cluster still serves the same kinds."""
-        return (discovery.served, set(discovery.failed)) == (
-            self.discovery.served,
-            set(self.discovery.failed),
-        )
+        """Whether the cluster still serves the same watched resources."""
+        return served_resources(discovery) == served_resources(self.discovery)
 
     def highest(self) -> int:
         """The newest position, except that of Events, which may be in a separate etcd."""
@@ -73,6 +70,25 @@ def served_resources(discovery: Discovery) -> dict[WatchedResource, Served | Non
         with suppress(KubeError):
             served[watched] = served_by(watched, discovery)
     return served
+
+
+def stored_discovery(cluster: Cluster) -> Discovery | None:
+    """The kinds that the cluster served when its positions were stored. None unless each kind was
+    read or absent then and the cluster has answered since.
+
+    They may be out of date, so a session that begins with them looks them up a little later; a
+    CRD that changed meanwhile is in the events of its watch.
+    """
+    if cluster.synced_at is None or cluster.error_code or cluster.unreachable_since is not None:
+        return None
+    served: dict[str, Served] = {}
+    for kind, resource in {watched.kind: watched.resource for watched in WATCHED_RESOURCES}.items():
+        stored = cluster.kinds.get(kind, {})
+        if stored.get("state") == SERVED and stored.get("version") in resource.versions:
+            served[kind] = Served(resource, stored["version"])
+        elif stored.get("state") != ABSENT:
+            return None
+    return Discovery(served, {})
 
 
 def make_plan(discovery: Discovery, rows: Mapping[str, ResourceWatch]) -> SessionPlan:

@@ -14,7 +14,7 @@ from installs.state.full_sync import record_failure, record_run, sync_cluster
 from installs.state.watch import positions
 from installs.state.watch.session import End, WatchSession
 from olmweb.clusters import client_for
-from olmweb.kube.client import KubeClient
+from olmweb.kube.client import Discovery, KubeClient
 from olmweb.kube.errors import Abandoned, KubeError
 from olmweb.models import Cluster, SyncRun
 from olmweb.runtime.worker import stop_requested
@@ -46,14 +46,15 @@ def watch_cluster(
     """
     began, started = time.monotonic(), timezone.now()
     until = began + seconds
-    written, end = 0, End.AGAIN
+    written, end, is_first = 0, End.AGAIN, True
     client: KubeClient | None = None
     try:
         client = client_for(cluster, abandon=stop_requested)
         while end is End.AGAIN and time.monotonic() < until and not stop():
             cluster.refresh_from_db()
             recovered = cluster.unreachable_since is not None
-            plan = _prepare(cluster, client, still_ours)
+            stored = positions.stored_discovery(cluster) if is_first else None
+            plan = _prepare(cluster, client, stored, still_ours)
             if plan is None:
                 end = End.UNREACHABLE if still_ours() else End.LOST
                 break
@@ -65,7 +66,9 @@ def watch_cluster(
                 still_ours=still_ours,
                 stop=stop,
                 recovered=recovered,
+                confirm=plan.discovery is stored,
             )
+            is_first = False
             try:
                 end = session.run()
             finally:
@@ -87,18 +90,23 @@ def watch_cluster(
 
 
 def _prepare(
-    cluster: Cluster, client: KubeClient, still_ours: Callable[[], bool]
+    cluster: Cluster,
+    client: KubeClient,
+    stored: Discovery | None,
+    still_ours: Callable[[], bool],
 ) -> positions.SessionPlan | None:
     """The plan of the next session, after a full pass if that is needed; None if the pass failed.
 
-    Raises KubeError if the cluster does not answer.
+    Of the `stored` discovery, if given, unless a pass is needed. Raises KubeError if the cluster
+    does not answer.
     """
-    plan = positions.make_plan(client.discover(), positions.watch_rows_of(cluster))
+    plan = positions.make_plan(stored or client.discover(), positions.watch_rows_of(cluster))
     if positions.needs_pass(cluster, plan) or positions.was_rewound(client, plan, plan.highest()):
         report = sync_cluster(cluster, client, still_ours=still_ours)
         if report.outcome == SyncRun.Outcome.FAILED:
             return None
-        plan = positions.make_plan(plan.discovery, positions.watch_rows_of(cluster))
+        discovery = client.discover() if stored else plan.discovery
+        plan = positions.make_plan(discovery, positions.watch_rows_of(cluster))
     elif positions.mark_reachable(cluster):
         log.info("cluster reached again", cluster=cluster.name)
     return plan

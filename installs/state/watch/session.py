@@ -6,6 +6,7 @@ reach, so a worker may be killed anywhere.
 """
 
 import queue
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -61,6 +62,7 @@ SAVE_SECONDS = 30.0  # maximum age of a saved position while nothing else is wri
 PODS_SECONDS = 10.0
 DISCOVERY_WAITS = (1.0, 3.0, 10.0)  # after a CRD changed: its kind is served a little later
 UNKNOWN_WAITS = (2.0, 6.0, 20.0)  # until kinds whose discovery failed are looked up again
+CONFIRM_WAITS = (10.0, 30.0)  # shortest and longest until an earlier discovery is confirmed
 GIVE_UP = 30.0  # seconds without the cluster; olmweb.clusters.due backs off further
 PROBE_LONGEST = 8.0
 LOG_SECONDS = 2.0  # in which failures of several watches become one line in the log
@@ -150,7 +152,9 @@ class WatchSession:
     """`until` is a time of time.monotonic(). `still_ours` is called before every write.
 
     `recovered`: the cluster was unreachable before. An API server that starts may not serve custom
-    resources yet, which changes no CRD, so the kinds are looked up again soon.
+    resources yet, which changes no CRD, so the kinds are looked up again soon. `confirm`: the
+    discovery of the plan is an earlier one, so the kinds are looked up within CONFIRM_WAITS; not
+    at the start, as a discovery is a dozen requests and a killed worker leaves many clusters.
     """
 
     def __init__(
@@ -163,6 +167,7 @@ class WatchSession:
         still_ours: Callable[[], bool],
         stop: Callable[[], bool],
         recovered: bool = False,
+        confirm: bool = False,
     ) -> None:
         self.rows_written = 0
         self._cluster = cluster
@@ -186,6 +191,8 @@ class WatchSession:
             self._discover_again(UNKNOWN_WAITS)
         elif recovered:
             self._discover_again(DISCOVERY_WAITS)
+        elif confirm:
+            self._discover_again((random.uniform(*CONFIRM_WAITS),))  # noqa: S311
         self._probe_at: float | None = None
         self._probes = 0
         self._failed: dict[str, list[WatchState]] = {}  # by code, not logged yet

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from installs.models import Component, Operator, Transition
 from installs.state.full_sync import sync_cluster
@@ -18,6 +19,7 @@ from installs.state.watch.threads import Jobs
 from installs.state.write import apply_changes
 from olmweb.clusters import client_for
 from olmweb.kube.errors import Unreachable
+from olmweb.kube.resources import ALL
 from olmweb.models import Cluster, ResourceWatch, SyncRun
 from olmweb.sandbox.cluster import Sandbox
 from tests.worlds.watching import all_open, do, follow, paths, wait, writes
@@ -440,9 +442,78 @@ def test_a_watch_that_is_refused_once_is_opened_again_within_seconds(
     follow(synced, lambda: watch_row().state == "forbidden", all_open, seconds=15)
 
 
+def discoveries(sandbox: Sandbox) -> list[str]:
+    """Paths of the groups and versions whose kinds were looked up."""
+    paths = [path for method, path in sandbox.script.requests if method == "GET"]
+    return [path for path in paths if "?" not in path and path != "/version"]
+
+
+def test_a_session_begins_with_the_stored_kinds_and_looks_them_up_once_later(
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    follow(synced, all_open, do(lambda: counts.append(len(discoveries(sandbox)))))
+    assert counts == [0]
+    monkeypatch.setattr(session, "CONFIRM_WAITS", (0.0, 0.1))
+    groups = {(resource.group, version) for resource in ALL for version in resource.versions}
+    report = follow(synced, all_open, lambda: len(discoveries(sandbox)) >= len(groups), wait(8))
+    assert len(discoveries(sandbox)) == len(set(discoveries(sandbox))) == len(groups)
+    assert report.end is End.TIME
+    assert paths(sandbox, watch=False) == []
+
+
+def test_kinds_that_were_stored_wrongly_are_watched_after_they_are_looked_up(
+    sandbox: Sandbox, synced: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "CONFIRM_WAITS", (0.5, 1.0))
+    catalogs = {"ClusterCatalog": {"state": "absent", "version": "", "objects": 0}}
+    Cluster.objects.update(kinds={**synced.kinds, **catalogs})
+    ResourceWatch.objects.filter(resource="ClusterCatalog").update(state="absent")
+    follow(synced, lambda: watch_row("ClusterCatalog").state == "watching", all_open)
+    synced.refresh_from_db()
+    assert synced.kinds["ClusterCatalog"]["state"] == "served"
+    assert is_same(synced)
+
+
+def test_a_cluster_made_anew_with_fewer_kinds_is_watched_as_it_is_now(
+    sandbox: Sandbox, synced: Cluster, tmp_path: Path, settings: Any
+) -> None:
+    """Its positions are of the cluster before it, and so are its stored kinds."""
+    ResourceWatch.objects.update(resource_version="999999999")
+    sandbox.script.fail_next(404, count=1000, path_prefix=GROUP)
+    follow(synced, lambda: watch_row().state == "absent", all_open)
+    watches = [path for path in paths(sandbox, watch=True) if path.startswith(PO)]
+    assert watches == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"synced_at": None},
+        {"error_code": "unauthorized"},
+        {"unreachable_since": timezone.now()},
+        {"kinds": {}},
+        {"kinds": {"ClusterCatalog": {"state": "failed", "version": "v1"}}},
+        {"kinds": {"ClusterCatalog": {"state": "served", "version": "v7"}}},
+    ],
+)
+def test_kinds_that_were_not_all_read_are_looked_up_at_once(
+    synced: Cluster, change: dict[str, Any]
+) -> None:
+    synced.refresh_from_db()
+    stored = positions.stored_discovery(synced)
+    assert stored is not None
+    with client_for(synced) as client:
+        assert positions.served_resources(stored) == positions.served_resources(client.discover())
+    for name, value in change.items():
+        setattr(synced, name, synced.kinds | value if value and name == "kinds" else value)
+    assert positions.stored_discovery(synced) is None
+
+
 def test_kinds_whose_discovery_failed_at_the_start_of_a_session_are_watched_within_seconds(
     sandbox: Sandbox, synced: Cluster
 ) -> None:
+    Cluster.objects.update(unreachable_since=synced.synced_at)
     sandbox.script.fail_next(403, path_prefix=GROUP)
     put(sandbox, "new")
     follow(synced, lambda: has("new"), all_open, seconds=15)
