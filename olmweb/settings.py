@@ -22,7 +22,7 @@ VERSION = __version__
 env = Env(os.environ, "OLMWEB_", ignore="OLMWEB_TEST_")
 env.reserve("OLMWEB_SERVER", "OLMWEB_TOKEN")  # of the console script, which needs no setting
 
-REDIS_URL = env.text("REDIS_URL")
+REDIS_URL = env.redis_url("REDIS_URL")
 EMBEDDED = not REDIS_URL
 DEBUG = env.boolean("OLMWEB_DEBUG", default=False)
 DATA_DIR = Path(env.text("OLMWEB_DATA_DIR", str(BASE_DIR / ".local")))

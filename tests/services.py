@@ -146,9 +146,10 @@ class PostgresServer:
 
 class RedisServer:
     """A Redis server; `url` is its REDIS_URL. With `folder` it keeps an append-only file there, and
-    what is queued survives a restart on the same port, as in compose.yaml."""
+    what is queued survives a restart on the same port, as in compose.yaml. With `certificate`, a
+    PEM with the key of `localhost`, it speaks TLS alone."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, certificate: Path | None = None) -> None:
         found = shutil.which("redis-server")
         if found is None:
             raise RuntimeError(HOW_TO_GET["redis"])
@@ -158,6 +159,11 @@ class RedisServer:
         if folder is not None:
             self._command += ["--dir", str(folder), "--appendonly", "yes"]
         self.url = f"redis://127.0.0.1:{self._port}/0"
+        if certificate is not None:
+            self._command += ["--port", "0", "--tls-port", str(self._port), "--tls-auth-clients",
+                              "no", "--tls-cert-file", str(certificate), "--tls-key-file",
+                              str(certificate)]  # fmt: skip
+            self.url = f"rediss://localhost:{self._port}/0"
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -91,6 +92,16 @@ class Env:
     def listing(self, name: str, default: str = "") -> list[str]:
         """Comma-separated values, blanks dropped."""
         return [part.strip() for part in self.text(name, default).split(",") if part.strip()]
+
+    def redis_url(self, name: str) -> str:
+        """Address of a Redis server. With `rediss` its certificate is verified unless the address
+        has an `ssl_cert_reqs` of its own: without it kombu, the broker's client, verifies none."""
+        value = self.text(name)
+        parts = urlsplit(value)
+        if parts.scheme != "rediss" or "ssl_cert_reqs" in parse_qs(parts.query):
+            return value
+        query = "&".join(filter(None, (parts.query, "ssl_cert_reqs=required")))
+        return urlunsplit(parts._replace(query=query))
 
     def problem(self, sentence: str) -> None:
         """Records a problem that only the caller can see (two settings that don't go together)."""

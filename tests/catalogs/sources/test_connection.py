@@ -1,6 +1,5 @@
 """Why a catalog's server can't be reached, told apart on real sockets with real certificates."""
 
-import datetime
 import socket
 import ssl
 import threading
@@ -9,10 +8,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from urllib3.util import Timeout
 
 from catalogs.sources import connection, guard
@@ -22,33 +17,9 @@ from catalogs.sources.catalogd import direct_source
 from catalogs.sources.connection import Reason, probe_plaintext
 from catalogs.sources.registry.calls import Timeouts
 from catalogs.sources.registry.source import RegistrySource
+from tests.certificates import certificate
 
-DAY = datetime.timedelta(days=1)
 Handle = Callable[[socket.socket], None]
-
-
-def certificate(folder: Path, name: str = "localhost", days: int = 1) -> Path:
-    """A certificate that is its own authority, with its key, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - 9 * DAY)
-        .not_valid_after(now + days * DAY)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    file = folder / f"{name}-{built.serial_number}.pem"
-    pem = serialization.Encoding.PEM
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    file.write_bytes(built.public_bytes(pem) + key.private_bytes(pem, *plain))
-    return file
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Registries behind a proxy of the usual variables, by plain HTTP and through a tunnel."""
 
-import datetime
 import ipaddress
 import socket
 import ssl
@@ -11,14 +10,11 @@ from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from catalogs.sources import guard
 from catalogs.sources.base import Cut, SourceError
 from catalogs.sources.oci.source import BundleSource, RegistryAccess
+from tests.certificates import certificate
 from tests.worlds.bundle_images import bundle_image
 from tests.worlds.image_registry_fake import RegistryFake, registry_fake
 
@@ -130,29 +126,6 @@ def relay(source: socket.socket, target: socket.socket) -> None:
         while data := source.recv(65536):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
-
-
-def certificate(folder: Path, name: str) -> Path:
-    """A self-signed certificate with its key, as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    file = folder / "tls.pem"
-    pem = serialization.Encoding.PEM
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    file.write_bytes(built.public_bytes(pem) + key.private_bytes(pem, *plain))
-    return file
 
 
 def test_https_goes_through_a_tunnel_to_the_named_server(

@@ -24,6 +24,20 @@ def test_durations_are_read_with_their_unit(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("address", "read"),
+    [
+        ("redis://redis:6379/0", "redis://redis:6379/0"),
+        ("rediss://:p%40@redis/0", "rediss://:p%40@redis/0?ssl_cert_reqs=required"),
+        ("rediss://redis/0?health=1", "rediss://redis/0?health=1&ssl_cert_reqs=required"),
+        ("rediss://redis/0?ssl_cert_reqs=none", "rediss://redis/0?ssl_cert_reqs=none"),
+        ("", ""),
+    ],
+)
+def test_the_certificate_of_redis_is_verified(address: str, read: str) -> None:
+    assert reading(REDIS_URL=address).redis_url("REDIS_URL") == read
+
+
+@pytest.mark.parametrize(
     ("environ", "read", "sentence"),
     [
         ({"OLMWEB_A": "maybe"}, lambda e: e.boolean("OLMWEB_A", True), '"true" or "false"'),

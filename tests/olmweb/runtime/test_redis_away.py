@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,9 @@ from installs.models import AccessAnswer
 from olmweb import celery_app, tasks
 from olmweb.errors import Outage
 from olmweb.runtime.cache import TolerantRedisCache
+from olmweb.runtime.env import Env
+from olmweb.serving import metrics
+from tests.certificates import certificate
 from tests.conftest import need
 from tests.factories import make_cluster, make_operator
 from tests.services import RedisServer, free_port
@@ -234,3 +238,30 @@ def test_a_worker_looks_for_its_broker_every_two_seconds_without_an_end(
     with celery_app.connection_for_read(nobody) as connection, pytest.raises(Enough):
         connection.ensure_connection(on_error, tries)  # as celery.worker.consumer calls it
     assert set(waits) == {2}
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_every_client_verifies_the_certificate_of_redis(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    need("redis", shutil.which("redis-server") is not None)
+    file = certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file if trusted else certificate(tmp_path)))
+    server = RedisServer(certificate=file)
+    address = Env({"REDIS_URL": server.url}, "OLMWEB_", ignore="").redis_url("REDIS_URL")
+    settings.REDIS_URL = address
+    cache = TolerantRedisCache(address, {})
+    try:
+        cache.set("number", 1, 20)
+        assert (cache.get("number") == 1) is trusted
+        for connect in (
+            lambda: Celery(broker=address).connection_for_write().ensure_connection(max_retries=1),
+            lambda: metrics.broker().ping(),
+        ):
+            if trusted:
+                connect()
+            else:
+                with pytest.raises((OperationalError, redis.ConnectionError), match="CERTIFICATE"):
+                    connect()
+    finally:
+        server.stop()
