@@ -303,12 +303,17 @@ def account_of(claims: Claims, config: OidcSettings) -> User:
     """The account of these claims, created at the first sign-in; sets its role and groups.
 
     It is identified by issuer and subject, never by name: a name can't take over another account.
-    Raises OlmwebError (403) for a person without a role, or with another account's name.
+    Role and groups of an existing account are set even if the sign-in is refused, so that nothing
+    goes on with rights that the provider took away. Raises OlmwebError (403) for a person without a
+    role, or with another account's name.
     """
     names = {config.roles[group] for group in claims.groups if group in config.roles}
     names |= {config.default_role} if config.default_role else set()
     role = next((role for role in reversed(ROLES) if role.name in names), None)
+    identity = _identity_of(claims, config.issuer)
     if role is None:
+        if identity is not None:
+            _set_groups(identity.user, set(), sees_admin=False)
         missing = (
             "" if claims.has_groups_claim else f" (the claim {config.groups_claim} is missing)"
         )
@@ -319,17 +324,21 @@ def account_of(claims: Claims, config: OidcSettings) -> User:
     extra = {
         config.cluster_groups[group] for group in claims.groups if group in config.cluster_groups
     }
-    groups = [Group.objects.get_or_create(name=name)[0] for name in {role.group, *extra}]
+    groups = {role.group, *extra}
+    if identity is not None:
+        _set_groups(identity.user, groups, sees_admin=role.sees_admin)
+    if identity is not None and not identity.user.is_active:
+        raise _refused("This account is switched off.", "Ask an administrator of OLM Web.")
     try:
         with transaction.atomic(), audit.source(audit.OIDC):
-            user = _row_of(claims, config.issuer)
-            user.username, user.email, user.is_staff = (
-                claims.username,
-                claims.email,
-                role.sees_admin,
-            )
-            user.save(update_fields=["username", "email", "is_staff"])
-            user.groups.set(groups)
+            if identity is None:
+                user = User.objects.create_user(claims.username)
+                OidcIdentity.objects.create(user=user, issuer=config.issuer, subject=claims.subject)
+                _set_groups(user, groups, sees_admin=role.sees_admin)
+            else:
+                user = identity.user
+            user.username, user.email = claims.username, claims.email
+            user.save(update_fields=["username", "email"])
     except IntegrityError as error:
         raise _refused(
             f"Another account is called {claims.username} here.",
@@ -338,16 +347,13 @@ def account_of(claims: Claims, config: OidcSettings) -> User:
     return user
 
 
-def _row_of(claims: Claims, issuer: str) -> User:
-    identity = (
-        OidcIdentity.objects.select_related("user")
-        .filter(issuer=issuer, subject=claims.subject)
-        .first()
-    )
-    if identity is None:
-        user = User.objects.create_user(claims.username)
-        OidcIdentity.objects.create(user=user, issuer=issuer, subject=claims.subject)
-        return user
-    if not identity.user.is_active:
-        raise _refused("This account is switched off.", "Ask an administrator of OLM Web.")
-    return identity.user
+def _identity_of(claims: Claims, issuer: str) -> OidcIdentity | None:
+    identities = OidcIdentity.objects.select_related("user")
+    return identities.filter(issuer=issuer, subject=claims.subject).first()
+
+
+def _set_groups(user: User, names: set[str], *, sees_admin: bool) -> None:
+    with transaction.atomic(), audit.source(audit.OIDC):
+        user.is_staff = sees_admin
+        user.save(update_fields=["is_staff"])
+        user.groups.set([Group.objects.get_or_create(name=name)[0] for name in names])

@@ -151,7 +151,19 @@ def _accounts() -> QuerySet[Any]:
 
 class AccountBackend(ModelBackend):
     """Django's backend, which reads the account of a session with its preferences, permissions and
-    groups in one query."""
+    groups in one query, and refuses the password of an account of OpenID Connect."""
+
+    def authenticate(
+        self,
+        request: HttpRequest | None,
+        username: str | None = None,
+        password: str | None = None,
+        **kwargs: Any,
+    ) -> User | None:
+        """None also for an account of OpenID Connect that was given a password: its groups are
+        those of its last sign-in at the provider, whose time is that of the last sign-in at all."""
+        user = super().authenticate(request, username=username, password=password, **kwargs)
+        return None if hasattr(user, "oidc_identity") else cast(User | None, user)
 
     def get_user(self, user_id: int) -> User | None:
         user: Any = _accounts().filter(pk=user_id).first()

@@ -102,6 +102,39 @@ def test_groups_that_changed_at_the_provider_change_here_at_the_next_sign_in(
     assert not User.objects.get(username="paul").is_staff
 
 
+@pytest.mark.parametrize("refusal", ["no role", "name of another account"])
+def test_a_refused_sign_in_takes_away_what_the_provider_took_away(
+    client: Client, bob: User, settings: Any, idp: RunningProvider, refusal: str
+) -> None:
+    """Tokens, allow rules and queued actions go on without a session."""
+    use(settings, idp, default_role="" if refusal == "no role" else "viewer")
+    idp.set_user("s-2", preferred_username="paul", groups=["platform"])
+    come_back(client, idp, "s-2")
+    name = "paul" if refusal == "no role" else bob.username
+    idp.set_user("s-2", preferred_username=name, groups=[])
+    assert_page(come_back(Client(), idp, "s-2"), 403)
+    assert groups("paul") == (set() if refusal == "no role" else {"olmweb-viewers"})
+    assert not User.objects.get(username="paul").is_staff
+    changes = AuditEvent.objects.filter(username="paul", event="roles-changed")
+    removed = [change.detail.get("groups_removed") for change in changes]
+    assert ["olmweb-admins"] in removed
+
+
+def test_a_password_signs_nobody_in_who_has_an_account_of_the_provider(
+    client: Client, settings: Any, idp: RunningProvider
+) -> None:
+    """It would count as a sign-in at the provider, which alone says in which groups they are."""
+    use(settings, idp)
+    idp.set_user("s-3", preferred_username="mary", groups=["platform"])
+    come_back(client, idp, "s-3")
+    mary = User.objects.get(username="mary")
+    mary.set_password("a long enough password")
+    mary.save()
+    assert not Client().login(username="mary", password="a long enough password")
+    mary.oidc_identity.delete()
+    assert Client().login(username="mary", password="a long enough password")
+
+
 def test_a_person_who_is_renamed_keeps_the_account(
     client: Client, settings: Any, idp: RunningProvider
 ) -> None:
