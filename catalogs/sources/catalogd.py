@@ -166,8 +166,10 @@ class _Guarded:
         self._stream = stream
 
     def read(self, size: int, /) -> bytes:
+        """The bytes that arrived, at most `size`. A read of exactly `size` bytes would go on for as
+        long as the Service behind the API server sends a byte now and then."""
         with _cuts():
-            return self._stream.read(size)
+            return self._stream.read_some(size)
 
 
 @contextmanager

@@ -132,14 +132,6 @@ class RawResponse:
         self.status: int = answer.status
         self.headers: Mapping[str, str] = answer.headers
 
-    def read(self, size: int = 65_536) -> bytes:
-        """At most `size` bytes, empty at the end. Raises Unreachable when the body is cut."""
-        try:
-            data: bytes = self._answer.read(size, decode_content=False)
-        except (HTTPError, OSError) as error:
-            raise self._transport.unreachable(error, self._call) from error
-        return data
-
     def read_some(self, size: int = 65_536) -> bytes:
         """The bytes received so far, at most `size`; waits only while there are none.
 

@@ -8,8 +8,11 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import pytest
+from kubernetes.client import ApiClient, Configuration
 
+from catalogs.sources.access_methods import PROXIED
 from catalogs.sources.base import Cut, Limits, SourceError
+from catalogs.sources.catalogd import cluster_source
 from catalogs.sources.http import url_source
 from catalogs.sources.oci.auth import Credentials
 from catalogs.sources.oci.client import RegistryClient
@@ -17,6 +20,7 @@ from catalogs.sources.oci.manifest import Descriptor, digest_of
 from catalogs.sources.oci.reference import parse_reference
 from catalogs.sources.registry.calls import TIMEOUTS, Timeouts
 from catalogs.sources.registry.source import RegistrySource
+from olmweb.kube.client import KubeClient
 from tests.worlds.registry_grpc_fake import bundle, registry_fake
 
 LIMITS = Limits(seconds=1)
@@ -94,6 +98,21 @@ def test_a_download_from_a_url_ends(dribble: str) -> None:
     with server(*DRIBBLES[dribble]) as port:
         url = f"http://127.0.0.1:{port}/"
         source = url_source(url, limits=LIMITS, allow_loopback=True)
+        assert error_of(source.fetch).code == "too-slow"
+
+
+@pytest.mark.parametrize("dribble", ["body", "body without a length"])
+def test_a_download_through_an_api_server_ends(dribble: str) -> None:
+    """The API server reads the headers of the Service, and sends the body on as it arrives."""
+    with server(*DRIBBLES[dribble]) as port:
+        configuration = Configuration(host=f"http://127.0.0.1:{port}")
+        source = cluster_source(
+            "ClusterCatalog teas",
+            "/api/v1/namespaces/teas/services/https:teas:443/proxy/all.json",
+            lambda: KubeClient(ApiClient(configuration)),
+            access_method=PROXIED,
+            limits=LIMITS,
+        )
         assert error_of(source.fetch).code == "too-slow"
 
 

@@ -25,7 +25,7 @@ class Answering:
             status = self.status
             headers = {}
 
-            def read(self, size: int = -1, /) -> bytes:
+            def read_some(self, size: int = -1, /) -> bytes:
                 return rest.pop() if rest else b""
 
         yield Answer()

@@ -342,7 +342,7 @@ class _Client:
         self.path = path
         yield self
 
-    def read(self, size=65536):
+    def read_some(self, size=65536):
         if self._error:
             raise self._error
         part, self._body = self._body[:size], self._body[size:]
