@@ -5,6 +5,7 @@ leaves out: discovery at sign-in, the checks of the ID token, the account, its r
 Failures are OlmwebErrors.
 """
 
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,7 @@ class Provider(msgspec.Struct, frozen=True):
 
 # Issuer -> until when its discovery document, or the failure to read it, is valid.
 _discovered: dict[str, tuple[float, Provider | OlmwebError]] = {}
+_reading = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +83,33 @@ def discover(issuer: str) -> Provider:
     """The provider's discovery document, read every DISCOVERY_AGE. Raises OlmwebError (502), for
     FAILURE_AGE without another request.
 
-    Stored in the process: visitors without an account must not make one request each.
+    Stored in the process: visitors without an account must not make one request each. Nor may they
+    hold every thread while the provider is silent: one reads, and the others go on with the result
+    before it.
     """
     valid_until, result = _discovered.get(issuer, (0.0, None))
-    if result is None or time.monotonic() >= valid_until:
+    is_old = result is None or time.monotonic() >= valid_until
+    if is_old and _reading.acquire(timeout=TIMEOUT if result is None else 0):
         try:
-            result, age = _read_discovery(issuer), DISCOVERY_AGE
-        except OlmwebError as error:
-            result, age = error, FAILURE_AGE
-        _discovered[issuer] = time.monotonic() + age, result
+            valid_until, result = _discovered.get(issuer, (0.0, None))
+            if result is None or time.monotonic() >= valid_until:
+                result, age = _discovery_of(issuer)
+                _discovered[issuer] = time.monotonic() + age, result
+        finally:
+            _reading.release()
+    if result is None:
+        raise down(issuer, TimeoutError())
     if isinstance(result, OlmwebError):
         raise result.with_traceback(None)  # not that of all who were refused before
     return result
+
+
+def _discovery_of(issuer: str) -> tuple[Provider | OlmwebError, float]:
+    """The document or the error of reading it, and for how many seconds it counts."""
+    try:
+        return _read_discovery(issuer), DISCOVERY_AGE
+    except OlmwebError as error:
+        return error, FAILURE_AGE
 
 
 def _read_discovery(issuer: str) -> Provider:

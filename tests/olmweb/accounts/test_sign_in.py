@@ -1,6 +1,8 @@
 """Sign-in by OpenID Connect against a real provider: whose account, which role, what is refused."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ from django.test import Client
 from olmweb.accounts import oidc
 from olmweb.accounts.oidc_settings import OidcSettings
 from olmweb.accounts.roles import impersonation_for
+from olmweb.errors import OlmwebError
 from olmweb.models import AuditEvent, OidcIdentity
 from tests.worlds.html import assert_page
 from tests.worlds.oidc_provider import RunningProvider, provider
@@ -223,6 +226,33 @@ def test_a_provider_that_is_down_is_told_before_and_after_the_way_to_it(
         assert "does not answer" in page.text
         assert "Sign in with" in page.text
     assert not User.objects.exists()
+
+
+def test_a_silent_provider_holds_a_single_thread(
+    settings: Any, idp: RunningProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = use(settings, idp)
+    requested, silent = threading.Event(), threading.Event()
+
+    def wait(address: str, **_: Any) -> None:
+        requested.set()
+        silent.wait(20)
+        raise OSError("timed out")
+
+    failed = OlmwebError("The sign-in provider does not answer.", code="oidc-down", status=502)
+    oidc._discovered[config.issuer] = 0.0, failed  # of some seconds ago
+    monkeypatch.setattr("requests.get", wait)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(oidc.discover, config.issuer)
+        try:
+            assert requested.wait(10)
+            for _ in range(8):
+                with pytest.raises(OlmwebError, match="does not answer"):
+                    oidc.discover(config.issuer)
+            assert not first.done()
+        finally:
+            silent.set()
+        assert isinstance(first.exception(), OlmwebError)
 
 
 def test_a_provider_that_failed_is_not_asked_again_for_some_seconds(
