@@ -187,9 +187,21 @@ def test_install_upgrade_rollback_and_uninstall_keep_the_generated_secret(
     generated, before = secret(), versions()
     assert len(generated) == 6
 
+    # As docs/operations.md stops the processes for a restore.
+    scale = f"/apis/apps/v1/namespaces/elsewhere/deployments/{RELEASE}-olmweb-web/scale"
+    none = {"spec": {"replicas": 0}}
+    server.admin.call("PATCH", scale, none, content_type="application/merge-patch+json")
     install(server, tmp_path, "upgrade", CHART, *values)
     assert secret() == generated
-    assert versions() == before
+    web = server.admin.get("apps/v1", "Deployment", f"{RELEASE}-olmweb-web", "elsewhere")
+    assert web["spec"]["replicas"] == 2
+    # The Jobs run again; nothing else is changed.
+    first, before = before, versions()
+    different = {name for name in before if before[name] != first.get(name)}
+    jobs = {name for name in before if name[0] == "Job"}
+    assert len(jobs) == 2
+    assert different == jobs | {("Deployment", f"{RELEASE}-olmweb-web")}
+    assert not jobs & first.keys()
 
     install(server, tmp_path, "upgrade", CHART, *values, "--set-string", "image.tag=2")
     changed = versions()
@@ -200,10 +212,8 @@ def test_install_upgrade_rollback_and_uninstall_keep_the_generated_secret(
     install(server, tmp_path, "rollback", "2")
     assert secret() == generated
     assert versions().keys() == before.keys()
-    jobs = server.admin.list("batch/v1", "Job", "elsewhere")
-    assert {job["metadata"]["name"] for job in jobs} == {
-        name for kind, name in before if kind == "Job"
-    }
+    stored = server.admin.list("batch/v1", "Job", "elsewhere")
+    assert {("Job", job["metadata"]["name"]) for job in stored} == jobs
 
     install(server, tmp_path, "uninstall")
     assert secret() == generated

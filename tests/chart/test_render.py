@@ -263,6 +263,16 @@ def test_a_changed_setting_makes_a_new_job_and_new_pods_and_changes_no_selector(
     assert of_kind(before, "Job") == of_kind(scaled, "Job")
 
 
+def test_the_names_of_jobs_have_the_revision_and_fit_into_a_label() -> None:
+    for release in ("olmweb", "r" * 53):
+        jobs = of_kind(render("--values", MINIMAL, release=release), "Job")
+        for job in jobs:
+            name = job["metadata"]["name"]
+            component = job["metadata"]["labels"]["app.kubernetes.io/component"]
+            assert re.fullmatch(rf"{release[:32]}-{component}-1-[0-9a-f]{{8}}", name)
+            assert len(name) <= 63 - len("99999")  # room for a long history
+
+
 def test_large_numbers_and_booleans_reach_the_settings_as_written() -> None:
     data = named(rendered(ci_values("everything")), "ConfigMap", "olm-web-settings")["data"]
     assert data["OLMWEB_RETENTION_DAYS"] == "1000000"
