@@ -185,7 +185,7 @@ def test_install_upgrade_rollback_and_uninstall_keep_the_generated_secret(
     notes = install(server, tmp_path, "install", CHART, *values)
     assert f"get secret {RELEASE}-olmweb-generated -o jsonpath='{{.data.admin-password}}'" in notes
     generated, before = secret(), versions()
-    assert len(generated) == 6
+    assert len(generated) == 7
 
     # As docs/operations.md stops the processes for a restore.
     scale = f"/apis/apps/v1/namespaces/elsewhere/deployments/{RELEASE}-olmweb-web/scale"

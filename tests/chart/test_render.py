@@ -2,6 +2,7 @@
 
 import json
 import re
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,10 @@ def test_a_process_is_given_more_time_to_stop_than_it_takes() -> None:
         assert graces[name] > settings.WORKER_STOP_SECONDS + 30
 
 
+def _fullname(objects: list[Object]) -> str:
+    return _name(objects, "web").removesuffix("-web")
+
+
 def _name(objects: list[Object], component: str) -> str:
     return next(
         thing["metadata"]["name"]
@@ -285,6 +290,23 @@ def test_large_numbers_and_booleans_reach_the_settings_as_written() -> None:
 def test_the_default_of_trusted_proxies_is_that_of_the_settings() -> None:
     data = named(rendered(MINIMAL), "ConfigMap", "olmweb-settings")["data"]
     assert "OLMWEB_TRUSTED_PROXIES" not in data
+
+
+@each_values
+def test_every_process_has_a_token_for_metrics(values: Path) -> None:
+    objects = rendered(values)
+    name = "olmweb" if "external" in values.name else f"{_fullname(objects)}-generated"
+    for component, template in pod_templates(objects).items():
+        sources = [
+            source["secret"]
+            for volume in template["spec"]["volumes"]
+            for source in volume.get("projected", {}).get("sources", ())
+        ]
+        item = {"key": "metrics-token", "path": "OLMWEB_METRICS_TOKEN"}
+        if component not in ("postgresql", "redis"):
+            assert {"name": name, "items": [item]} in sources
+    for secret in of_kind(objects, "Secret"):
+        assert len(b64decode(secret["data"]["metrics-token"])) >= 16
 
 
 def test_no_secret_is_rendered_where_all_exist() -> None:

@@ -52,9 +52,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 OLMWEB_SECRET_KEY: {{ include "olmweb.secretRef" (dict "root" . "ref" .Values.secretKey "generated" "secret-key") }}
 DATABASE_URL: {{ include "olmweb.secretRef" (dict "root" . "ref" .Values.database "generated" "database-url") }}
 REDIS_URL: {{ include "olmweb.secretRef" (dict "root" . "ref" .Values.redis "generated" "redis-url") }}
-{{- if .Values.monitoring.serviceMonitor.enabled }}
 OLMWEB_METRICS_TOKEN: {{ include "olmweb.secretRef" (dict "root" . "ref" .Values.monitoring.token "generated" "metrics-token") }}
-{{- end }}
 {{- range $name, $ref := .Values.secretSettings }}
 {{ $name }}: {name: {{ $ref.name | quote }}, key: {{ $ref.key | quote }}}
 {{- end }}
