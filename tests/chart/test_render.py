@@ -108,6 +108,32 @@ def test_without_a_database_the_sentence_names_the_value_to_set() -> None:
         render("--values", MINIMAL, "--set", "trial.enabled=false")
 
 
+@pytest.mark.parametrize(
+    ("own", "trial", "port"), [("database", "redis", 5432), ("redis", "postgresql", 6379)]
+)
+def test_the_trial_starts_no_server_whose_existing_secret_is_named(
+    own: str, trial: str, port: int
+) -> None:
+    objects = render("--values", MINIMAL, "--set", f"{own}.existingSecret=mine")
+    servers = {thing["metadata"]["name"] for thing in of_kind(objects, "StatefulSet")}
+    assert servers == {f"olmweb-{trial}"}
+    for kind in ("Service", "NetworkPolicy"):
+        names = {thing["metadata"]["name"] for thing in of_kind(objects, kind)}
+        assert names & {"olmweb-postgresql", "olmweb-redis"} == servers
+    data = named(objects, "Secret", "olmweb-generated")["data"]
+    address = "database-url" if trial == "postgresql" else "redis-url"
+    assert data.keys() & {"database-url", "postgresql-password", "redis-url", "redis-password"} == {
+        address, f"{trial}-password",
+    }  # fmt: skip
+    # A server of one's own is anywhere, the trial's in its pod.
+    egress = named(objects, "NetworkPolicy", "olmweb-default")["spec"]["egress"]
+    to = {rule["ports"][0]["port"]: rule.get("to") for rule in egress}
+    assert to.pop(port) is None
+    component = "app.kubernetes.io/component"
+    [peer] = to[5432 if trial == "postgresql" else 6379]
+    assert peer["podSelector"]["matchLabels"][component] == trial
+
+
 @each_values
 def test_every_container_is_restricted_and_writes_to_its_own_volumes_only(values: Path) -> None:
     for component, template in pod_templates(rendered(values)).items():

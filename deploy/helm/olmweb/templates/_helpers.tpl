@@ -47,6 +47,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
+{{/* Port of each trial server of this release by its component, as YAML: a server that an existing Secret
+     names is not the trial's. */}}
+{{- define "olmweb.trialServers" -}}
+{{- if .Values.trial.enabled }}
+{{- if not .Values.database.existingSecret }}
+postgresql: 5432
+{{- end }}
+{{- if not .Values.redis.existingSecret }}
+redis: 6379
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Every setting whose value comes from a Secret: NAME -> {name, key}, as YAML. */}}
 {{- define "olmweb.secretFiles" -}}
 OLMWEB_SECRET_KEY: {{ include "olmweb.secretRef" (dict "root" . "ref" .Values.secretKey "generated" "secret-key") }}
