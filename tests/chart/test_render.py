@@ -95,12 +95,23 @@ def test_every_documented_value_is_in_the_schema_and_has_a_default() -> None:
         "hosts={https://olmweb.example.com}",
         "trustedProxies={proxy.example.com}",
         "workers.sync.spool=six",
+        "web.resources.requests.cpu=true",
         "rbac.impersonatedGroups=",
     ],
 )
 def test_a_misspelt_or_senseless_value_is_refused(wrong: str) -> None:
     with pytest.raises(HelmRefused, match="don't meet the specifications of the schema"):
         render("--values", MINIMAL, "--set", wrong)
+
+
+def test_resources_may_be_numbers() -> None:
+    resources = {
+        "requests": {"cpu": 1, "memory": 3221225472},
+        "limits": {"cpu": 1.5, "memory": "4Gi"},
+    }
+    objects = render("--values", MINIMAL, "--set-json", f"web.resources={json.dumps(resources)}")
+    [web] = pod_templates(objects)["web"]["spec"]["containers"]
+    assert web["resources"] == resources
 
 
 def test_without_a_database_the_sentence_names_the_value_to_set() -> None:
