@@ -85,6 +85,16 @@ def test_alerts_and_dashboard_name_metrics_that_exist() -> None:
     assert len(used) > 15
 
 
+def test_the_label_namespace_of_metrics_is_kept_and_its_other_name_is_grouped_by() -> None:
+    monitor = of_kind(rendered(ci_values("everything")), "ServiceMonitor")[0]
+    assert all(endpoint["honorLabels"] for endpoint in monitor["spec"]["endpoints"])
+    expressions = [*queries(), *(rule["expr"] for rule in rules())]
+    grouped = [part for text in expressions for part in re.findall(r"by \((.+?)\)", text)]
+    with_namespace = [labels for labels in grouped if " namespace" in labels]
+    assert len(with_namespace) == 6
+    assert all("exported_namespace" in labels for labels in with_namespace)
+
+
 def test_the_alerts_watch_the_job_of_the_services_name() -> None:
     objects = rendered(ci_values("everything"))
     rule = of_kind(objects, "PrometheusRule")[0]["spec"]
