@@ -47,7 +47,6 @@ class Pods:
         self.home = home
         objects = rendered(ci_values("minimal"))
         self.templates = pod_templates(objects)
-        self.settings = named(objects, "ConfigMap", "olmweb-settings")["data"]
         secret = named(objects, "Secret", "olmweb-generated")["data"]
         values = {key: base64.b64decode(value).decode() for key, value in secret.items()}
         values |= {"database-url": database_url, "redis-url": redis_url}
@@ -71,7 +70,7 @@ class Pods:
 
     def environment(self, pod: str, container: dict[str, Any]) -> dict[str, str]:
         """What the container sees, with the paths of its mounts moved to this machine."""
-        values = {**self.settings, **{item["name"]: item["value"] for item in container["env"]}}
+        values = {item["name"]: item["value"].replace("$$", "$") for item in container["env"]}
         for mount in container["volumeMounts"]:
             own = mount["name"] in ("tmp", "data")
             path = str(self.path(mount["name"], pod if own else ""))

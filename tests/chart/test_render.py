@@ -288,13 +288,12 @@ def test_a_changed_setting_makes_a_new_job_and_new_pods_and_changes_no_selector(
     def jobs(objects: list[Object]) -> set[str]:
         return {thing["metadata"]["name"] for thing in of_kind(objects, "Job")}
 
-    def checksum(objects: list[Object]) -> str:
-        annotations = pod_templates(objects)["web"]["metadata"]["annotations"]
-        return str(annotations["checksum/settings"])
-
     assert jobs(before) == jobs(same)
     assert not jobs(before) & jobs(after)
-    assert checksum(before) == checksum(same) != checksum(after)
+    for component, template in pod_templates(before).items():
+        assert template == pod_templates(same)[component]
+        is_server = component in ("postgresql", "redis")
+        assert (template == pod_templates(after)[component]) is is_server
     for thing in of_kind(before, "Deployment", "StatefulSet"):
         other = named(after, thing["kind"], thing["metadata"]["name"])
         assert thing["spec"]["selector"] == other["spec"]["selector"]
@@ -315,8 +314,16 @@ def test_the_names_of_jobs_have_the_revision_and_fit_into_a_label() -> None:
             assert len(name) <= 63 - len("99999")  # room for a long history
 
 
+def environment(template: Object, kind: str = "containers") -> dict[str, Any]:
+    """Variables of the first container of a pod template; fails if a name is there twice."""
+    entries = template["spec"][kind][0]["env"]
+    variables = {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in entries}
+    assert len(variables) == len(entries)
+    return variables
+
+
 def test_large_numbers_and_booleans_reach_the_settings_as_written() -> None:
-    data = named(rendered(ci_values("everything")), "ConfigMap", "olm-web-settings")["data"]
+    data = environment(pod_templates(rendered(ci_values("everything")))["web"])
     assert data["OLMWEB_RETENTION_DAYS"] == "1000000"
     assert data["OLMWEB_PUBLIC_READ"] == "true"
     assert data["OLMWEB_HOSTS"] == "olmweb.example.com,catalog.example.com"
@@ -325,8 +332,47 @@ def test_large_numbers_and_booleans_reach_the_settings_as_written() -> None:
 
 
 def test_the_default_of_trusted_proxies_is_that_of_the_settings() -> None:
-    data = named(rendered(MINIMAL), "ConfigMap", "olmweb-settings")["data"]
+    data = environment(pod_templates(rendered(MINIMAL))["web"])
     assert "OLMWEB_TRUSTED_PROXIES" not in data
+
+
+def test_settings_are_part_of_the_pods_so_that_old_pods_keep_theirs() -> None:
+    objects = render("--values", MINIMAL, "--set", "settings.OLMWEB_CONSOLES=a=https://$(HOME)/$$")
+    assert not of_kind(objects, "ConfigMap")
+    for component, template in pod_templates(objects).items():
+        for container in containers(template):
+            assert "envFrom" not in container
+        if component not in ("postgresql", "redis"):
+            # Kubernetes replaces $(NAME), and $$ by $.
+            assert environment(template)["OLMWEB_CONSOLES"] == "a=https://$$(HOME)/$$$$"
+            assert environment(template)["OLMWEB_HOSTS"] == "olmweb.example.com"
+
+
+def test_an_entry_of_extra_env_replaces_the_setting_of_its_name() -> None:
+    reference = {"secretKeyRef": {"name": "mine", "key": "token"}}
+    extra = [
+        {"name": "OLMWEB_HOSTS", "value": "other.example.com"},
+        {"name": "OLMWEB_METRICS_TOKEN", "valueFrom": reference},
+        {"name": "TMPDIR", "value": "/more"},
+        {"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"},
+    ]
+    source = [{"secretRef": {"name": "more"}}]
+    objects = render(
+        "--values", MINIMAL,
+        "--set-json", f"extraEnv={json.dumps(extra)}",
+        "--set-json", f"extraEnvFrom={json.dumps(source)}",
+    )  # fmt: skip
+    before = environment(pod_templates(rendered(MINIMAL))["web"])
+    web = pod_templates(objects)["web"]
+    assert web["spec"]["containers"][0]["envFrom"] == source
+    for kind in ("containers", "initContainers"):
+        after = environment(web, kind)
+        assert after["OLMWEB_HOSTS"] == "other.example.com"
+        assert after["TMPDIR"] == "/more"
+        assert after["OLMWEB_METRICS_TOKEN"] == reference
+        # A name and its file would be refused at the start.
+        assert before.keys() - after.keys() == {"OLMWEB_METRICS_TOKEN_FILE"}
+        assert after.keys() - before.keys() == {"OLMWEB_METRICS_TOKEN", "HTTPS_PROXY"}
 
 
 @each_values

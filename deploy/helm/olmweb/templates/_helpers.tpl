@@ -71,8 +71,7 @@ OLMWEB_METRICS_TOKEN: {{ include "olmweb.secretRef" (dict "root" . "ref" .Values
 {{- end }}
 {{- end }}
 
-{{/* Values of the ConfigMap with the settings. Whole numbers come as floats from YAML. */}}
-{{- define "olmweb.settings" -}}
+{{- define "olmweb.ownSettings" -}}
 OLMWEB_HOSTS: {{ join "," .Values.hosts | quote }}
 OLMWEB_CLUSTERS: {{ join "," .Values.clusters | quote }}
 OLMWEB_PUBLIC_URL: {{ printf "https://%s" (first .Values.hosts) | quote }}
@@ -83,8 +82,9 @@ OLMWEB_WEB_PROCESSES: "1"
 OLMWEB_WEB_THREADS: {{ .Values.web.threads | int64 | quote }}
 {{- end }}
 
-{{- define "olmweb.settingsData" -}}
-{{- $data := include "olmweb.settings" . | fromYaml }}
+{{/* Every setting with its value, as YAML. Whole numbers come as floats from YAML. */}}
+{{- define "olmweb.settings" -}}
+{{- $data := include "olmweb.ownSettings" . | fromYaml }}
 {{- range $name, $value := .Values.settings }}
 {{- $_ := set $data $name (kindIs "float64" $value | ternary (printf "%d" (int64 (kindIs "float64" $value | ternary $value 0))) (toString $value)) }}
 {{- end }}
@@ -117,42 +117,62 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{/* image, environment, mounts and security of a container of OLM Web.
-     Arguments: root, cluster (whether it talks to clusters), registry (whether to image registries). */}}
+{{/* Environment of a container, as a YAML list. Settings are part of the pod template, and not in a
+     ConfigMap that every revision shares: a pod of the revision before must not start again with
+     settings that its code refuses. `$` is doubled because Kubernetes replaces $(NAME) in these values.
+     Arguments: root, cluster, registry, env. */}}
+{{- define "olmweb.env" -}}
+{{- $root := .root }}
+{{- range $name, $value := include "olmweb.settings" $root | fromYaml }}
+- name: {{ $name }}
+  value: {{ $value | replace "$" "$$" | quote }}
+{{- end }}
+{{- range $name, $ref := include "olmweb.secretFiles" $root | fromYaml }}
+- name: {{ $name }}_FILE
+  value: /etc/olmweb/secrets/{{ $name }}
+{{- end }}
+- {name: HOME, value: /data}
+- {name: TMPDIR, value: /data}
+{{- if and .cluster $root.Values.kubeconfig.existingSecret }}
+- name: KUBECONFIG
+  value: /etc/olmweb/kubeconfig/config
+{{- end }}
+{{- if and .registry $root.Values.registryAuth.existingSecret }}
+- name: REGISTRY_AUTH_FILE
+  value: /etc/olmweb/registry/config.json
+{{- end }}
+{{- if $root.Values.caBundle.configMap }}
+- name: SSL_CERT_FILE
+  value: /etc/olmweb/ca/ca.crt
+- name: REQUESTS_CA_BUNDLE
+  value: /etc/olmweb/ca/ca.crt
+{{- end }}
+{{- with .env }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* image, environment, mounts and security of a container of OLM Web. An entry of extraEnv replaces
+     the setting of its name, given as a value or as a file: server-side apply refuses a name twice.
+     Arguments: root, cluster (whether it talks to clusters), registry (whether to image registries),
+     env and mounts (more of them). */}}
 {{- define "olmweb.container" -}}
 {{- $root := .root }}
 image: {{ include "olmweb.image" $root | quote }}
 imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 securityContext: {{ include "olmweb.containerSecurity" . | nindent 2 }}
-envFrom:
-  - configMapRef:
-      name: {{ include "olmweb.fullname" $root }}-settings
 {{- with $root.Values.extraEnvFrom }}
-{{- toYaml . | nindent 2 }}
+envFrom: {{ toYaml . | nindent 2 }}
 {{- end }}
 env:
-{{- range $name, $ref := include "olmweb.secretFiles" $root | fromYaml }}
-  - name: {{ $name }}_FILE
-    value: /etc/olmweb/secrets/{{ $name }}
+{{- $replaced := dict }}
+{{- range $root.Values.extraEnv }}
+{{- $_ := set $replaced (trimSuffix "_FILE" .name) true }}
 {{- end }}
-  - {name: HOME, value: /data}
-  - {name: TMPDIR, value: /data}
-{{- if and .cluster $root.Values.kubeconfig.existingSecret }}
-  - name: KUBECONFIG
-    value: /etc/olmweb/kubeconfig/config
+{{- range include "olmweb.env" . | fromYamlArray }}
+{{- if not (hasKey $replaced (trimSuffix "_FILE" .name)) }}
+{{- toYaml (list .) | nindent 2 }}
 {{- end }}
-{{- if and .registry $root.Values.registryAuth.existingSecret }}
-  - name: REGISTRY_AUTH_FILE
-    value: /etc/olmweb/registry/config.json
-{{- end }}
-{{- if $root.Values.caBundle.configMap }}
-  - name: SSL_CERT_FILE
-    value: /etc/olmweb/ca/ca.crt
-  - name: REQUESTS_CA_BUNDLE
-    value: /etc/olmweb/ca/ca.crt
-{{- end }}
-{{- with .env }}
-{{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $root.Values.extraEnv }}
 {{- toYaml . | nindent 2 }}
@@ -272,11 +292,9 @@ spec:
         {{- end }}
         {{- include "olmweb.labels" $root | nindent 8 }}
         app.kubernetes.io/component: {{ .component }}
-      annotations:
-        {{- with $root.Values.podAnnotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-        checksum/settings: {{ include "olmweb.settingsData" $root | sha256sum }}
+      {{- with $root.Values.podAnnotations }}
+      annotations: {{ toYaml . | nindent 8 }}
+      {{- end }}
     spec:
       serviceAccountName: {{ include "olmweb.fullname" $root }}-{{ .account }}
       automountServiceAccountToken: {{ .cluster | default false }}
