@@ -22,7 +22,7 @@ from installs.methods import MANUAL, METHODS
 from installs.methods.cluster_extension import CATALOG_LABEL
 from installs.models import Action, AllowRule
 from installs.models.requests import names_in
-from installs.models.steps import Apply, remakes
+from installs.models.steps import Apply, deletion_entry, remakes
 from olmweb.accounts import audit
 from olmweb.accounts.roles import DECIDE, impersonation_for, may, may_act, sign_in_problem
 from olmweb.errors import OlmwebError
@@ -160,10 +160,12 @@ def require_authority(action: Action) -> None:
     """Checks the user, the token and the rule behind an action, and takes the user's present
     groups for it. Called before each attempt to send it.
 
-    Raises OlmwebError (403) with the reason why it must not be sent. A retry that has begun to
-    delete its object is not checked any more: it has to make the object again.
+    Raises OlmwebError (403) with the reason why it must not be sent. A retry that has deleted its
+    object is not checked any more: it has to make the object again.
     """
-    if action.sent_at is not None and remakes(action.steps):
+    # Neither `sent_at`, which is set before the first request, nor the deletion of other objects
+    # counts: while the object itself exists, nothing is lost when the retry stops.
+    if remakes(action.steps) and deletion_entry(action.main) in action.done:
         return
     user = action.user
     if user is None:

@@ -33,7 +33,7 @@ from installs.actions.refusals import (
 )
 from installs.diagnosis.approvals import listing
 from installs.models import Action
-from installs.models.steps import Apply, Delete, Step, remakes
+from installs.models.steps import Apply, Delete, Step, deletion_entry, remakes
 from olmweb.clusters import client_for
 from olmweb.eventlog.types import EventType
 from olmweb.kube.client import Impersonation, KubeClient
@@ -170,7 +170,7 @@ def _retry(action: Action, client: KubeClient) -> bool:
     """
     main = action.main
     remade = remakes(action.steps)
-    if not remade or _deleted(main) not in action.done:
+    if not remade or deletion_entry(main) not in action.done:
         there = get(client, action)
         # Without an object it was deleted by a worker that died before it noted that.
         is_begun = there is None and remade and action.sent_at is not None
@@ -193,22 +193,17 @@ def _retry(action: Action, client: KubeClient) -> bool:
     return True
 
 
-def _deleted(step: Step) -> str:
-    """The entry of `done` for a deletion that goes with an apply, in a retry of the same object."""
-    return f"deleted {step.label}"
-
-
 def _is_deleted(action: Action, client: KubeClient, step: Delete) -> bool:
     """Deletes the object of a retry's step; whether it no longer exists. Another object of the same
     name is left alone."""
-    if _deleted(step) not in action.done:
+    if deletion_entry(step) not in action.done:
         try:
             delete_step(client, action.cluster, step, impersonation(action))
         except NotFound:
             log.info("object went away before its removal", action=action.pk)
         except Conflict:
             log.info("object was replaced before its removal", action=action.pk)
-        _mark_done(action, _deleted(step))
+        _mark_done(action, deletion_entry(step))
     if not step.uid:
         return True  # named by its content: OLM makes another one of the same name at once
     there = read_object(client, action.cluster, step.kind, step.namespace, step.name)
@@ -317,7 +312,7 @@ def _step_under_way(action: Action) -> Step:
     """The first step that is not done; of a retry, which applies after all deletions, the main
     object then."""
     for step in action.steps:
-        is_done = {step.label, _deleted(step)} & set(action.done)
+        is_done = {step.label, deletion_entry(step)} & set(action.done)
         if not is_done and (isinstance(step, Delete) or action.verb != Action.Verb.RETRY):
             return step
     return action.main

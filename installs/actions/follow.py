@@ -410,6 +410,7 @@ def _left_behind(action: Action) -> str:
 def _refuse_sending(action: Action, error: OlmwebError) -> None:
     if action.sent_at:
         text = f"It is unknown whether the cluster applied it, and it is not applied again. {error}"
+        text += f" Done before that: {', '.join(action.done)}." if action.done else ""
         finish(action, Action.State.LOST, text, code=error.code, hint=error.hint)
         return
     made = f" Applied before that: {', '.join(action.done)}." if action.done else ""

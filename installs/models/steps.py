@@ -108,6 +108,11 @@ def remakes(steps: Sequence[Step]) -> bool:
     return {step.verb for step in steps if step.main} == {Apply.verb, Delete.verb}
 
 
+def deletion_entry(step: Step) -> str:
+    """The entry of `Action.done` for a deletion that goes with an apply."""
+    return f"deleted {step.label}"
+
+
 def to_json(steps: Sequence[Step]) -> list[dict[str, Any]]:
     return [{"verb": step.verb, "main": step.main, **_content(step)} for step in steps]
 

@@ -17,7 +17,10 @@ from installs.actions.plan import Plan
 from installs.actions.record import dry_run, request
 from installs.models import Action, Component, Operator
 from installs.state.full_sync import sync_cluster
-from olmweb.models import Cluster
+from olmweb.kube.client import KubeClient
+from olmweb.kube.errors import Broken
+from olmweb.kube.resources import Resource
+from olmweb.models import ApiToken, Cluster
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_component
 from tests.installs.actions import test_actions_subscription as v0
@@ -122,6 +125,69 @@ def test_a_worker_that_dies_after_any_deletion_is_replaced_and_the_subscription_
 
 def _killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+def _disable(user: User) -> None:
+    user.is_active = False
+    user.save()
+
+
+def _delete_tokens(user: User) -> None:
+    ApiToken.objects.filter(user=user).delete()
+
+
+@pytest.mark.parametrize("loses", [_disable, _delete_tokens])
+@pytest.mark.parametrize(
+    ("failing", "deleted"),
+    [
+        ("installplans", []),
+        ("subscriptions", ["InstallPlan", "ClusterServiceVersion"]),
+    ],
+)
+def test_a_retry_that_did_not_delete_its_subscription_ends_with_the_right_of_the_person(
+    sandbox: Sandbox,
+    olivia: User,
+    failed: Operator,
+    monkeypatch: pytest.MonkeyPatch,
+    loses: Callable[[User], None],
+    failing: str,
+    deleted: list[str],
+) -> None:
+    """The first attempt is noted as sent, then the API server has no answer to a deletion."""
+    _text, token = ApiToken.issue(olivia.pk, "act")
+    action = request(retry.plan_retry(failed), olivia, token=token)
+
+    def delete(client: Any, resource: Resource, *args: Any, **options: Any) -> Any:
+        if resource.plural == failing:
+            raise Broken("Cluster prod is overloaded.", status=503)
+        return sent(client, resource, *args, **options)
+
+    sent = KubeClient.delete
+    with monkeypatch.context() as patch:
+        patch.setattr(KubeClient, "delete", delete)
+        assert follow.run(action.pk) is not None
+    action.refresh_from_db()
+    assert action.sent_at is not None
+    assert [entry.split()[1] for entry in action.done] == deleted
+    loses(olivia)
+    action = carry_out(action)
+    assert (action.state, action.outcome_code) == ("lost", "not-allowed")
+    assert ("Done before that: deleted InstallPlan" in action.outcome) is bool(deleted)
+    assert stored(sandbox, "Subscription", PACKAGE)["metadata"]["uid"] == failed.uid
+
+
+def test_a_retry_that_deleted_its_subscription_makes_it_again_whatever_the_person_lost(
+    sandbox: Sandbox, olivia: User, failed: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    action = request(retry.plan_retry(failed), olivia)
+    with monkeypatch.context() as patch:
+        patch.setattr(KubeClient, "apply", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            follow.run(action.pk)
+    assert sandbox.store.get("Subscription", PACKAGE, NAMESPACE) is None
+    _disable(olivia)
+    assert carry_out(action).state == "succeeded", action.outcome
+    assert stored(sandbox, "Subscription", PACKAGE)["spec"]["name"] == PACKAGE
 
 
 def test_while_what_is_deleted_first_is_still_there_the_subscription_stays(
