@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
+from installs.actions.claims import claimed
 from installs.actions.plan import Plan
 from installs.methods import MANUAL, METHODS
 from installs.methods.cluster_extension import CATALOG_LABEL
@@ -181,7 +182,7 @@ def require_authority(action: Action) -> None:
     groups = list(identity.groups) if identity else []
     if (action.as_user, action.as_groups) != (username, groups):
         action.as_user, action.as_groups = username, groups
-        Action.objects.filter(pk=action.pk).update(as_user=username, as_groups=groups)
+        claimed(action).update(as_user=username, as_groups=groups)
 
 
 def _token_problem(action: Action) -> str:

@@ -12,6 +12,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from installs.actions import clean_up_steps
+from installs.actions.claims import ClaimLost, claimed, renew
 from installs.actions.clean_up import adopted_again
 from installs.actions.events import record_action
 from installs.actions.objects import (
@@ -37,7 +38,7 @@ from installs.models.steps import Apply, Delete, Step, deletion_entry, remakes
 from olmweb.clusters import client_for
 from olmweb.eventlog.types import EventType
 from olmweb.kube.client import Impersonation, KubeClient
-from olmweb.kube.errors import Conflict, KubeError, NotFound
+from olmweb.kube.errors import Abandoned, Conflict, KubeError, NotFound
 from olmweb.kube.fields import number, text
 
 log = structlog.get_logger(__name__)
@@ -46,7 +47,8 @@ RETRY_SECONDS = 5.0
 
 
 def try_to_send(action: Action) -> float | None:
-    """Sends the remaining steps; returns the seconds until the next attempt, None if settled."""
+    """Sends the remaining steps; returns the seconds until the next attempt, None if settled or
+    claimed by another worker since, after which nothing is sent or written."""
     send = {
         Action.Verb.INSTALL: _install,
         Action.Verb.RETRY: _retry,
@@ -54,13 +56,17 @@ def try_to_send(action: Action) -> float | None:
         Action.Verb.CLEAN_UP: _clean_up,
     }.get(Action.Verb(action.verb), _change)
     try:
-        with client_for(action.cluster) as client:
+        # Before each request: an attempt may take longer than its claim.
+        with client_for(action.cluster, abandon=lambda: not renew(action)) as client:
             return None if send(action, client) else RETRY_SECONDS
+    except (Abandoned, ClaimLost):
+        log.warning("action claimed by another worker", action=action.pk, attempt=action.attempt)
+        return None
     except KubeError as error:
         if not error.retryable:
             _refuse(action, error)
             return None
-        Action.objects.filter(pk=action.pk).update(
+        claimed(action).update(
             outcome=error.message, outcome_code=error.code, outcome_hint=error.hint
         )
         return min(max(error.retry_after or 0.0, RETRY_SECONDS), 60.0)
@@ -264,7 +270,7 @@ def _clean_up(action: Action, client: KubeClient) -> bool:
             if error.retryable:
                 raise
             refusal = explain_step(error, action.cluster.name, as_user, step, action.verb)
-            Action.objects.filter(pk=action.pk).update(dry_run=refusal.as_json())
+            claimed(action).update(dry_run=refusal.as_json())
             text = f"{step.label}: {refusal.message}{_deleted_before(action)}"
             finish(action, Action.State.REFUSED, text, code=refusal.code, hint=refusal.hint)
             return True
@@ -279,7 +285,7 @@ def _clean_up(action: Action, client: KubeClient) -> bool:
 def _note(action: Action, outcome: str, hint: str = "") -> None:
     """Stores what an open action waits for."""
     action.outcome, action.outcome_hint = outcome, hint
-    Action.objects.filter(pk=action.pk).update(outcome=outcome, outcome_hint=hint)
+    claimed(action).update(outcome=outcome, outcome_hint=hint)
 
 
 def _deleted_before(action: Action) -> str:
@@ -304,7 +310,7 @@ def _refuse(action: Action, error: KubeError) -> None:
         message += f" Applied before that: {done}."
     elif done and isinstance(error, Conflict):
         message += f" Before that, {done} was deleted."
-    Action.objects.filter(pk=action.pk).update(dry_run=refusal.as_json())
+    claimed(action).update(dry_run=refusal.as_json())
     finish(action, Action.State.REFUSED, message, code=refusal.code, hint=refusal.hint)
 
 
@@ -319,32 +325,42 @@ def _step_under_way(action: Action) -> Step:
 
 
 def _mark_sent(action: Action) -> None:
-    """Called before the request: from now on the cluster may have received it."""
+    """Called before the request: from now on the cluster may have received it. Raises ClaimLost."""
     action.sent_at = timezone.now()
-    Action.objects.filter(pk=action.pk).update(sent_at=action.sent_at)
+    _write(action, sent_at=action.sent_at)
 
 
 def _mark_done(action: Action, entry: str) -> None:
+    """Raises ClaimLost."""
     action.done = [*action.done, entry]
-    Action.objects.filter(pk=action.pk).update(done=action.done)
+    _write(action, done=action.done)
+
+
+def _write(action: Action, **values: Any) -> None:
+    """Raises ClaimLost if another worker has claimed the action since: its row is as that worker
+    left it."""
+    if not claimed(action).update(**values):
+        raise ClaimLost
 
 
 def _mark_applied(action: Action, uid: str) -> None:
-    action.state, action.object_uid = Action.State.APPLIED, uid
-    if action.verb != Action.Verb.REMOVE and action.main.label not in action.done:
-        action.done = [*action.done, action.main.label]
+    """Raises ClaimLost."""
+    done = action.done
+    if action.verb != Action.Verb.REMOVE and action.main.label not in done:
+        done = [*done, action.main.label]
     with transaction.atomic():
-        pending = Action.objects.filter(pk=action.pk, state=Action.State.PENDING)
-        if pending.update(
-            state=action.state,
+        _write(
+            action,
+            state=Action.State.APPLIED,
             object_uid=uid,
             object_generation=action.object_generation,
-            done=action.done,
+            done=done,
             outcome="",
             outcome_code="",
             outcome_hint="",
-        ):
-            record_action(EventType.ACTION_APPLIED, action)
+        )
+        action.state, action.object_uid, action.done = Action.State.APPLIED, uid, done
+        record_action(EventType.ACTION_APPLIED, action)
     log.info("action applied", action=action.pk, verb=action.verb, name=action.name)
 
 
@@ -358,11 +374,12 @@ def finish(
     finding: str = "",
     uid: str = "",
 ) -> None:
-    """Ends an open action; an ended one stays as it is."""
+    """Ends an open action; one that has ended, or that another worker has claimed since, stays as
+    it is."""
     action.state = state
     action.object_uid = uid or action.object_uid
     with transaction.atomic():
-        if Action.objects.filter(pk=action.pk, state__in=Action.OPEN).update(
+        is_ours = claimed(action).update(
             state=state,
             outcome=outcome,
             outcome_code=code,
@@ -370,8 +387,11 @@ def finish(
             finding=finding,
             object_uid=action.object_uid,
             finished_at=timezone.now(),
-        ):
-            record_action(EventType.ACTION_FINISHED, action, outcome=outcome, outcome_code=code)
+        )
+        if not is_ours:
+            log.warning("action claimed by another worker", action=action.pk)
+            return
+        record_action(EventType.ACTION_FINISHED, action, outcome=outcome, outcome_code=code)
     log.info("action finished", action=action.pk, verb=action.verb, state=str(state), code=code)
 
 

@@ -11,14 +11,14 @@ from datetime import timedelta
 
 import structlog
 from django.conf import settings
-from django.db.models import F, Q
-from django.db.models.expressions import Combinable
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
 from installs.actions import bulk
 from installs.actions.authority import require_authority
+from installs.actions.claims import claim, is_due, release, renew
 from installs.actions.execute import finish, get, try_to_send, uid_of
 from installs.actions.removal import object_counts
 from installs.diagnosis.approvals import listing
@@ -46,9 +46,6 @@ RUN_SECONDS = 5.0
 PAUSE_SECONDS = 1.5
 # More than twice EARLY_SECONDS: of two messages for an action, the second finds nothing to claim.
 AGAIN_SECONDS = 3.0
-# Longer than a step should take. Two workers at one step do no harm: every step is idempotent.
-CLAIM_SECONDS = 90
-EARLY_SECONDS = 1.0  # an attempt may be claimed this much before its time: clocks differ
 PASS_LEASE_SECONDS = 60
 # In which another watcher takes over the clusters of one that was killed. Full passes over all of
 # them at that moment would keep the machine busy, and the rows of the clusters locked.
@@ -64,44 +61,8 @@ ENDED_BADLY = (Health.FAILED, Health.BLOCKED, Health.DEGRADED)
 def waiting() -> list[int]:
     """Ids of open actions that no worker runs and that need not wait for others of their batch."""
     wait = bulk.waiting_in_batches()
-    due = Action.objects.filter(_is_due(Now()), state__in=Action.OPEN).order_by("id")
+    due = Action.objects.filter(is_due(Now()), state__in=Action.OPEN).order_by("id")
     return [action_id for action_id in due.values_list("id", flat=True) if action_id not in wait]
-
-
-def claim(action_id: int) -> Action | None:
-    """Claims the next attempt of an open action for CLAIM_SECONDS, by a conditional UPDATE.
-
-    None if its time has not come, another worker has claimed it, or it has ended. Times are the
-    database's, so that workers whose clocks differ agree.
-    """
-    rows = Action.objects.filter(
-        _is_due(Now() + timedelta(seconds=EARLY_SECONDS)), pk=action_id, state__in=Action.OPEN
-    )
-    if not rows.update(attempt=F("attempt") + 1, next_attempt_at=_in(CLAIM_SECONDS)):
-        return None
-    return (
-        Action.objects.select_related("cluster", "user__oidc_identity").filter(pk=action_id).first()
-    )
-
-
-def renew(action: Action) -> bool:
-    """Extends the claim; False when another worker has claimed the action since."""
-    claimed = Action.objects.filter(pk=action.pk, attempt=action.attempt, state__in=Action.OPEN)
-    return bool(claimed.update(next_attempt_at=_in(CLAIM_SECONDS)))
-
-
-def release(action: Action, seconds: float | None) -> None:
-    """Ends the claim; the next attempt is due in `seconds`, None: at once."""
-    claimed = Action.objects.filter(pk=action.pk, attempt=action.attempt, state__in=Action.OPEN)
-    claimed.update(next_attempt_at=None if seconds is None else _in(seconds))
-
-
-def _is_due(now: Combinable) -> Q:
-    return Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)
-
-
-def _in(seconds: float) -> Combinable:
-    return Now() + timedelta(seconds=seconds)
 
 
 def run(action_id: int, pause: Callable[[float], None] = time.sleep) -> float | None:

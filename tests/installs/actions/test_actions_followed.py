@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from catalogs.models import Package
-from installs.actions import execute, follow
+from installs.actions import claims, execute, follow
 from installs.actions.plan import plan_install
 from installs.actions.record import request
 from installs.actions.removal import plan_remove
@@ -116,7 +116,7 @@ def test_a_second_worker_leaves_an_action_alone_that_is_in_hand(
     sandbox: Sandbox, cluster: Cluster, olivia: User
 ) -> None:
     action = ask(cluster, olivia)
-    assert follow.claim(action.pk) is not None
+    assert claims.claim(action.pk) is not None
     assert follow.run(action.pk) is None
     action.refresh_from_db()
     assert action.state == "pending"

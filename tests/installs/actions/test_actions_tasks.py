@@ -8,7 +8,7 @@ from django.db import OperationalError
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from installs import tasks
-from installs.actions import follow
+from installs.actions import claims, follow
 from installs.actions.plan import plan_install
 from installs.actions.record import request
 from installs.models import Action
@@ -79,6 +79,6 @@ def test_actions_that_no_worker_is_at_are_picked_up(olivia: User, sent: Mock) ->
     tasks.resume_actions()
     sent.assert_called_once_with((action.pk,), expires=tasks.RESUME_SECONDS)
     sent.reset_mock()
-    assert follow.claim(action.pk) is not None
+    assert claims.claim(action.pk) is not None
     tasks.resume_actions()
     sent.assert_not_called()

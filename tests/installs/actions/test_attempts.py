@@ -11,11 +11,16 @@ from django.db.models import F
 from django.utils import timezone
 
 from installs import tasks
-from installs.actions import execute, follow
+from installs.actions import claims, execute, follow
 from installs.actions.plan import plan_install
 from installs.actions.record import request
 from installs.models import Action
+from olmweb.kube.client import KubeClient
+from olmweb.kube.resources import Resource
+from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_catalog, make_cluster, make_package
+from tests.installs.actions.test_actions_extension import make_cluster_read
+from tests.installs.actions.test_actions_followed import carry_out, writes
 
 pytestmark = pytest.mark.django_db
 RESUME_SECONDS = 30  # the period of installs.resume_actions
@@ -158,8 +163,8 @@ def test_an_attempt_is_not_made_before_its_time(
 def test_an_action_whose_worker_is_killed_is_claimed_again_within_two_minutes(
     broker: Broker, action: Action, attempts: list[int]
 ) -> None:
-    assert follow.claim(action.pk) is not None  # and then the process is gone
-    broker.work(follow.CLAIM_SECONDS - 2)
+    assert claims.claim(action.pk) is not None  # and then the process is gone
+    broker.work(claims.CLAIM_SECONDS - 2)
     assert attempts == []
     broker.work(RESUME_SECONDS + 3)
     assert attempts, "nothing is lost"
@@ -168,12 +173,12 @@ def test_an_action_whose_worker_is_killed_is_claimed_again_within_two_minutes(
 def test_a_worker_that_was_paused_past_its_claim_does_not_end_the_claim_of_another(
     broker: Broker, action: Action
 ) -> None:
-    first = follow.claim(action.pk)
+    first = claims.claim(action.pk)
     assert first is not None
-    broker.advance(follow.CLAIM_SECONDS + 1)
-    assert follow.claim(action.pk) is not None
-    assert not follow.renew(first)
-    follow.release(first, None)
+    broker.advance(claims.CLAIM_SECONDS + 1)
+    assert claims.claim(action.pk) is not None
+    assert not claims.renew(first)
+    claims.release(first, None)
     assert follow.waiting() == []
 
 
@@ -184,3 +189,90 @@ def test_one_message_at_most_waits_for_each_action_when_no_worker_runs(
     monkeypatch.setattr(tasks.run_action, "apply_async", lambda *_, **options: sent.append(options))
     tasks.resume_actions()
     assert [options["expires"] for options in sent] == [RESUME_SECONDS]
+
+
+# --- a claim that is shorter than its attempt -----------------------------------------------------
+
+
+@pytest.fixture
+def install(sandbox: Sandbox, olivia: User) -> Action:
+    """The install of a Subscription with its Namespace and OperatorGroup."""
+    cluster = make_cluster_read()
+    catalog = cluster.catalogs.get(name="redhat-operators", source_kind="CatalogSource")
+    package = make_package(name="queue-demo", catalog=catalog, install_modes=["OwnNamespace"])
+    values = {"namespace": "queues", "approval": "Manual"}
+    plan = plan_install(cluster, package, "", "Subscription", values)
+    assert [step.kind for step in plan.steps] == ["Namespace", "OperatorGroup", "Subscription"]
+    return request(plan, olivia)
+
+
+def pause_worker(seconds: float) -> None:
+    """As if a worker went on only after this time: the row gets older."""
+    Action.objects.update(next_attempt_at=F("next_attempt_at") - timedelta(seconds=seconds))
+
+
+def test_an_action_stays_claimed_while_a_slow_cluster_answers_one_request_after_the_other(
+    install: Action, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resumed: list[int] = []
+    requests: list[str] = []
+
+    def slow(client: KubeClient, resource: Resource, *args: Any, **options: Any) -> Any:
+        answer = apply(client, resource, *args, **options)
+        requests.append(resource.kind)
+        pause_worker(claims.CLAIM_SECONDS / 2 - 5)
+        resumed.extend(follow.waiting())
+        return answer
+
+    apply = KubeClient.apply
+    monkeypatch.setattr(KubeClient, "apply", slow)
+    assert carry_out(install).outcome_code == "needs-approval", install.outcome
+    assert requests == ["Namespace", "OperatorGroup", "Subscription"]
+    assert resumed == []
+
+
+@pytest.mark.parametrize("kind", ["Namespace", "OperatorGroup", "Subscription"])
+def test_a_worker_that_was_paused_past_its_claim_sends_and_writes_nothing_more(
+    install: Action, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Another worker carries the action out meanwhile."""
+    others: list[Action] = []
+    sent: list[str] = []
+
+    def paused(client: KubeClient, resource: Resource, *args: Any, **options: Any) -> Any:
+        answer = apply(client, resource, *args, **options)
+        if resource.kind == kind and not others:
+            pause_worker(claims.CLAIM_SECONDS + 1)
+            others.append(install)
+            others[0] = carry_out(Action.objects.get(pk=install.pk))
+            sent.extend(writes(sandbox))
+        return answer
+
+    apply = KubeClient.apply
+    monkeypatch.setattr(KubeClient, "apply", paused)
+    assert follow.run(install.pk) is None
+    assert others[0].outcome_code == "needs-approval", others[0].outcome
+    assert writes(sandbox) == sent
+    install.refresh_from_db()
+    for name in ("state", "outcome", "done", "sent_at", "object_uid", "attempt", "finished_at"):
+        assert getattr(install, name) == getattr(others[0], name), name
+
+
+def test_a_worker_that_was_paused_before_it_noted_the_sending_leaves_the_row_alone(
+    install: Action, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the row of an action that ended without a request would say that it was sent."""
+    mark = execute._mark_sent
+
+    def paused(action: Action) -> None:
+        pause_worker(claims.CLAIM_SECONDS + 1)
+        other = claims.claim(action.pk)
+        assert other is not None
+        execute.finish(other, Action.State.NO_CHANGE, "It was so already.")
+        mark(action)
+
+    monkeypatch.setattr(execute, "_mark_sent", paused)
+    assert follow.run(install.pk) is None
+    install.refresh_from_db()
+    assert (install.state, install.sent_at) == ("no_change", None)
+    assert sandbox.store.get("Subscription", "queue-demo", "queues") is None

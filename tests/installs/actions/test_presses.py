@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import Client
 
 from catalogs.models import Package
-from installs.actions import follow, record
+from installs.actions import claims, follow, record
 from installs.actions.plan import plan_install
 from installs.models import Action, ActionBatch
 from olmweb.models import ApiToken
@@ -175,8 +175,8 @@ def test_one_attempt_of_an_action_is_claimed_by_one_of_many_workers(
     cluster = package.catalog.cluster
     assert cluster is not None
     action = record.request(plan_install(cluster, package, ""), people[0])
-    claims = at_once(*[lambda: follow.claim(action.pk)] * 8)
-    assert sum(claim is not None for claim in claims) == 1
+    results = at_once(*[lambda: claims.claim(action.pk)] * 8)
+    assert sum(claimed is not None for claimed in results) == 1
     action.refresh_from_db()
     assert action.attempt == 1
 
