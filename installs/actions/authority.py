@@ -18,15 +18,18 @@ from django.utils import timezone
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
 from installs.actions.claims import claimed
+from installs.actions.install_rows import fields_of
+from installs.actions.objects import full_name
 from installs.actions.plan import Plan
 from installs.methods import MANUAL, METHODS
 from installs.methods.cluster_extension import CATALOG_LABEL
-from installs.models import Action, AllowRule
+from installs.models import Action, AllowRule, CRDState
 from installs.models.requests import names_in
 from installs.models.steps import Apply, deletion_entry, remakes
 from olmweb.accounts import audit
 from olmweb.accounts.roles import DECIDE, impersonation_for, may, may_act, sign_in_problem
 from olmweb.errors import OlmwebError
+from olmweb.kube.fields import dig
 from olmweb.kube.resources import NAMESPACES, OPERATOR_GROUPS, SERVICE_ACCOUNTS
 from olmweb.models import ApiToken, AuditEvent
 
@@ -37,6 +40,7 @@ _NAME, _NAMESPACE = ("metadata", "name"), ("metadata", "namespace")
 _TARGETS = ("spec", "targetNamespaces")
 _CATALOG = ("spec", "source", "catalog")
 _SELECTOR = (*_CATALOG, "selector", "matchLabels", CATALOG_LABEL)
+_ACCOUNT = ("spec", "serviceAccount", "name")
 
 
 # --- rules without approval ---------------------------------------------------------------------
@@ -77,17 +81,38 @@ def unpinned(rule: AllowRule, plan: Plan, catalog: Catalog, version: str) -> str
     for step in plan.steps:
         if not isinstance(step, Apply):
             return f"The rule does not allow to delete {step.label}."
-        allowed = pins.get(step.kind, {})
-        contents = {k: v for k, v in step.manifest.items() if k not in ("apiVersion", "kind")}
-        fields = list(_fields(contents))
-        present = {field for field, _text in fields}
-        for field in required.get(step.kind, ()):
-            if field not in present:
-                return f"The {step.kind} leaves {'.'.join(field)} open, which the rule can't pin."
-        for field, text in fields:
-            if text not in allowed.get(field, ()):
-                return f"The rule does not pin {'.'.join(field)} {text} of the {step.kind}."
+        if reason := _unpinned_field(step, pins.get(step.kind, {}), required.get(step.kind, ())):
+            return reason
+        if step.kind == InstallMethod.CLUSTER_EXTENSION and not _pins_account(rule, plan, step):
+            return (
+                "The ClusterExtension names no ServiceAccount, so OLM installs it with its own "
+                "rights, which the rule does not pin."
+            )
     return ""
+
+
+def _unpinned_field(step: Apply, allowed: Pins, required: tuple[Field, ...]) -> str:
+    contents = {k: v for k, v in step.manifest.items() if k not in ("apiVersion", "kind")}
+    fields = list(_fields(contents))
+    present = {field for field, _text in fields}
+    for field in required:
+        if field not in present:
+            return f"The {step.kind} leaves {'.'.join(field)} open, which the rule can't pin."
+    for field, text in fields:
+        if text not in allowed.get(field, ()):
+            return f"The rule does not pin {'.'.join(field)} {text} of the {step.kind}."
+    return ""
+
+
+def _pins_account(rule: AllowRule, plan: Plan, step: Apply) -> bool:
+    """Whether the rule pins whose rights install a ClusterExtension: it names a ServiceAccount, or
+    on this cluster none can name any, and the rule has none either."""
+    if dig(step.manifest, *_ACCOUNT):
+        return True
+    rows = CRDState.objects.filter(cluster=plan.cluster, name=full_name(step.kind))
+    known = fields_of(rows.values_list("details__fields", flat=True).first(), step.version)
+    is_served = known is None or ".".join(_ACCOUNT) in known  # not known counts as served
+    return not is_served and not rule.service_accounts
 
 
 def _pins(
@@ -109,7 +134,7 @@ def _pins(
         InstallMethod.CLUSTER_EXTENSION: {
             _NAME: name,
             ("spec", "namespace"): namespaces,
-            ("spec", "serviceAccount", "name"): accounts,
+            _ACCOUNT: accounts,
             ("spec", "source", "sourceType"): frozenset({"Catalog"}),
             (*_CATALOG, "packageName"): package,
             (*_CATALOG, "version"): frozenset({version}),

@@ -15,7 +15,7 @@ from catalogs.models import Catalog, Package
 from installs.actions import authority
 from installs.actions import requests as install_requests
 from installs.actions.plan import Plan, plan_install
-from installs.models import Action, AllowRule, InstallRequest
+from installs.models import Action, AllowRule, CRDState, InstallRequest
 from installs.models.steps import Apply
 from olmweb.models import AuditEvent, Cluster, OidcIdentity
 from olmweb.sandbox.cluster import Sandbox
@@ -124,6 +124,41 @@ def test_an_extension_elsewhere_or_with_another_account_waits_for_a_person(
     client.force_login(bob)
     page = assert_page(client.get(f"/activity/requests/{made.pk}"))
     assert "could not approve it: The rule does not pin" in page.text
+
+
+@pytest.mark.parametrize("accounts", [ACCOUNT, ""])
+def test_an_extension_without_an_account_waits_for_a_person(
+    extension: Package, bob: User, olivia: User, accounts: str
+) -> None:
+    """The field is optional; without it OLM v1 installs the extension with its own rights."""
+    make_rule(extension, olivia, EXTENSION, service_accounts=accounts)
+    made = ask(extension, bob, EXTENSION, service_account="")
+    assert made.state == "waiting"
+    assert "The ClusterExtension names no ServiceAccount" in made.word
+    assert not Action.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("accounts", "known", "state"),
+    [
+        ("", True, "approved"),
+        (ACCOUNT, True, "waiting"),
+        ("", False, "waiting"),  # nothing tells that the field is not there
+    ],
+)
+def test_an_extension_without_an_account_is_pinned_where_none_can_have_any(
+    extension: Package, bob: User, olivia: User, accounts: str, known: bool, state: str
+) -> None:
+    row = CRDState.objects.get(cluster=extension.catalog.cluster, served_kind=EXTENSION)
+    fields = row.details["fields"]
+    for version in fields:
+        fields[version].remove("spec.serviceAccount.name")
+    row.details["fields"] = fields if known else {}
+    row.save()
+    make_rule(extension, olivia, EXTENSION, service_accounts=accounts)
+    made = ask(extension, bob, EXTENSION)
+    assert made.state == state, made.word
+    assert state == "approved" or "names no ServiceAccount" in made.word
 
 
 def test_an_existing_namespace_that_the_rule_does_not_name_is_not_pinned_either(
