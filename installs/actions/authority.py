@@ -21,11 +21,14 @@ from installs.actions.claims import claimed
 from installs.actions.install_rows import fields_of
 from installs.actions.objects import full_name
 from installs.actions.plan import Plan
+from installs.diagnosis.approvals import listing
+from installs.facts.cluster_facts import groups_in
 from installs.methods import MANUAL, METHODS
 from installs.methods.cluster_extension import CATALOG_LABEL
 from installs.models import Action, AllowRule, CRDState
 from installs.models.requests import names_in
 from installs.models.steps import Apply, deletion_entry, remakes
+from installs.state.observation import details_of, read_unread_kinds
 from olmweb.accounts import audit
 from olmweb.accounts.roles import DECIDE, impersonation_for, may, may_act, sign_in_problem
 from olmweb.errors import OlmwebError
@@ -88,7 +91,7 @@ def unpinned(rule: AllowRule, plan: Plan, catalog: Catalog, version: str) -> str
                 "The ClusterExtension names no ServiceAccount, so OLM installs it with its own "
                 "rights, which the rule does not pin."
             )
-    return ""
+    return _group_problem(rule, plan) if METHODS[plan.kind].needs_group else ""
 
 
 def _unpinned_field(step: Apply, allowed: Pins, required: tuple[Field, ...]) -> str:
@@ -113,6 +116,29 @@ def _pins_account(rule: AllowRule, plan: Plan, step: Apply) -> bool:
     known = fields_of(rows.values_list("details__fields", flat=True).first(), step.version)
     is_served = known is None or ".".join(_ACCOUNT) in known  # not known counts as served
     return not is_served and not rule.service_accounts
+
+
+def _group_problem(rule: AllowRule, plan: Plan) -> str:
+    """What the rule does not pin of the OperatorGroups that are in the namespace already: OLM
+    installs with the scope and the rights of that group, and a second one is never created."""
+    if OPERATOR_GROUPS.kind in read_unread_kinds(plan.cluster.pk):
+        return f"The OperatorGroups of {plan.cluster.name} can't be read, so no rule pins them."
+    namespaces, accounts = names_in(rule.namespaces), names_in(rule.service_accounts)
+    for group in groups_in(plan.cluster, plan.namespace):
+        name = f"OperatorGroup {group.namespace}/{group.name}"
+        details = details_of(group)
+        # Those of the status are watched until OLM has followed a change of the specification.
+        selected = {*(details.get("targets") or ()), *(details.get("namespaces") or ())}
+        if details.get("selects"):
+            return f"The {name} selects namespaces by their labels, which no rule pins."
+        if not details.get("targets") or "" in selected:
+            return f"The {name} selects every namespace, which no rule pins."
+        if others := sorted(selected.difference(namespaces)):
+            return f"The {name} selects {listing(others)}, which the rule does not pin."
+        account = str(details.get("service_account") or "")
+        if account and account not in accounts:
+            return f"The rule does not pin the ServiceAccount {account} of the {name}."
+    return ""
 
 
 def _pins(

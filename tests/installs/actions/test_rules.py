@@ -15,9 +15,10 @@ from catalogs.models import Catalog, Package
 from installs.actions import authority
 from installs.actions import requests as install_requests
 from installs.actions.plan import Plan, plan_install
-from installs.models import Action, AllowRule, CRDState, InstallRequest
+from installs.models import Action, AllowRule, Component, CRDState, InstallRequest
 from installs.models.steps import Apply
-from olmweb.models import AuditEvent, Cluster, OidcIdentity
+from installs.state.full_sync import sync_cluster
+from olmweb.models import AuditEvent, Cluster, OidcIdentity, ResourceWatch
 from olmweb.sandbox.cluster import Sandbox
 from tests.factories import make_package
 from tests.installs.actions.test_actions_extension import catalog_of, make_cluster_read
@@ -200,6 +201,74 @@ def test_an_operator_group_for_every_namespace_is_not_pinned(
     made = ask(subscription, bob, SUBSCRIPTION, namespace="more-queues")
     assert made.state == "waiting"
     assert "The OperatorGroup leaves spec.targetNamespaces open" in made.word
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "reason"),
+    [
+        ({}, [""], "selects every namespace"),
+        ({}, [], "selects every namespace"),
+        ({"targetNamespaces": [NAMESPACE, "kube-system"]}, [], "selects kube-system"),
+        ({"targetNamespaces": [NAMESPACE]}, [NAMESPACE, "payments"], "selects payments"),
+        ({"selector": {"matchLabels": {"team": "blue"}}}, [NAMESPACE], "by their labels"),
+        (
+            {"targetNamespaces": [NAMESPACE], "serviceAccountName": "admin-of-another-team"},
+            [NAMESPACE],
+            "does not pin the ServiceAccount admin-of-another-team",
+        ),
+        ({"targetNamespaces": [NAMESPACE], "serviceAccountName": ACCOUNT}, [NAMESPACE], ""),
+        ({"targetNamespaces": [NAMESPACE, "more-queues"]}, [NAMESPACE, "more-queues"], ""),
+    ],
+)
+def test_a_group_that_is_in_the_namespace_already_has_to_be_pinned(
+    subscription: Package,
+    bob: User,
+    olivia: User,
+    sandbox: Sandbox,
+    spec: dict[str, Any],
+    status: list[str],
+    reason: str,
+) -> None:
+    """The Subscription gets the scope and the rights of that group, as no second one is made."""
+    make_group(sandbox, subscription, spec, status)
+    make_rule(subscription, olivia, SUBSCRIPTION)
+    made = ask(subscription, bob, SUBSCRIPTION)
+    assert made.state == ("waiting" if reason else "approved"), made.word
+    assert reason in made.word
+    assert Action.objects.exists() is not bool(reason)
+
+
+def make_group(
+    sandbox: Sandbox, package: Package, spec: dict[str, Any], namespaces: list[str]
+) -> None:
+    """Another person's OperatorGroup in NAMESPACE; `namespaces` are those of its status as the
+    last sync read it."""
+    sandbox.store.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    sandbox.store.put(
+        {
+            "apiVersion": "operators.coreos.com/v1",
+            "kind": "OperatorGroup",
+            "metadata": {"name": "theirs", "namespace": NAMESPACE},
+            "spec": spec,
+        }
+    )
+    assert package.catalog.cluster is not None
+    sync_cluster(package.catalog.cluster)
+    row = Component.objects.get(kind="OperatorGroup", name="theirs")
+    row.details["namespaces"] = namespaces
+    row.save()
+
+
+def test_a_subscription_waits_for_a_person_where_groups_can_not_be_read(
+    subscription: Package, bob: User, olivia: User
+) -> None:
+    """A group may be in the namespace already; the one of the plan is not made then."""
+    make_rule(subscription, olivia, SUBSCRIPTION)
+    groups = ResourceWatch.objects.filter(kind="OperatorGroup")
+    assert groups.update(state="forbidden") == 1
+    made = ask(subscription, bob, SUBSCRIPTION)
+    assert made.state == "waiting"
+    assert "The OperatorGroups of prod can't be read" in made.word
 
 
 @pytest.mark.parametrize(
