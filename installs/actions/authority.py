@@ -1,7 +1,7 @@
 """Whose authority an action has: what an allow rule may approve, and the check before it is sent.
 
 A rule without approval acts for the user who saved it, on behalf of somebody who may not: it
-approves only what it pins, and ends with the role of its owner. Between the request of an action
+approves only what it pins, and only while its owner may save it. Between the request of an action
 and its sending the user, the token or the rule behind it may have lost the right, so a worker
 checks all of them again. The audit log gets the changes of rules, and when one ends with its owner.
 """
@@ -37,6 +37,8 @@ from olmweb.kube.resources import NAMESPACES, OPERATOR_GROUPS, SERVICE_ACCOUNTS
 from olmweb.models import ApiToken, AuditEvent
 
 Field = tuple[str, ...]  # the keys that lead to a value of a manifest
+# Either of them: a rule is an approval for all requests to come, not only for those of today.
+SAVE_RULES = ("installs.add_allowrule", "installs.change_allowrule")
 Pins = dict[Field, frozenset[str]]  # field -> the values that a rule allows
 
 _NAME, _NAMESPACE = ("metadata", "name"), ("metadata", "namespace")
@@ -50,7 +52,8 @@ _ACCOUNT = ("spec", "serviceAccount", "name")
 
 
 def owner_problem(rule: AllowRule) -> str:
-    """Why a rule approves nothing because of the user who saved it; empty if that user may."""
+    """Why a rule approves nothing because of the user who saved it; empty if that user may still
+    act on clusters, decide requests and save rules."""
     owner = rule.saved_by
     if owner is None:
         return "Nobody owns this rule; an admin has to save it again."
@@ -58,6 +61,8 @@ def owner_problem(rule: AllowRule) -> str:
         return f"{owner}, who saved this rule, is disabled."
     if not may_act(owner)[0] or not may(owner, DECIDE):
         return f"{owner}, who saved this rule, may not approve installs any more."
+    if not any(may(owner, permission) for permission in SAVE_RULES):
+        return f"{owner}, who saved this rule, may not save rules any more."
     return sign_in_problem(owner)
 
 

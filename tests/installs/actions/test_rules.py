@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.test import Client
@@ -29,6 +29,13 @@ pytestmark = pytest.mark.django_db
 NAME, NAMESPACE, ACCOUNT = "queue-demo", "queues", "installer"
 OLD, NEW = "3.0.0", "3.0.1"
 EXTENSION, SUBSCRIPTION = "ClusterExtension", "Subscription"
+
+
+@pytest.fixture
+def olivia(olivia: User) -> User:
+    """An admin here: operators may not save rules."""
+    olivia.groups.set([Group.objects.get(name="olmweb-admins")])
+    return olivia
 
 
 @pytest.fixture
@@ -358,8 +365,12 @@ def switch_off(user: User) -> None:
     user.save()
 
 
-def demote(user: User) -> None:
-    user.groups.set([Group.objects.get(name="olmweb-viewers")])
+def demote(user: User, to: str = "olmweb-viewers") -> None:
+    user.groups.set([Group.objects.get(name=to)])
+
+
+def become_operator(user: User) -> None:
+    demote(user, "olmweb-operators")
 
 
 def stay_away(user: User) -> None:
@@ -373,6 +384,7 @@ def stay_away(user: User) -> None:
     [
         (switch_off, "olivia, who saved this rule, is disabled."),
         (demote, "olivia, who saved this rule, may not approve installs any more."),
+        (become_operator, "olivia, who saved this rule, may not save rules any more."),
         (stay_away, "The last sign-in of olivia is too long ago"),
         (User.delete, "Nobody owns this rule"),
     ],
@@ -394,13 +406,17 @@ def test_a_rule_ends_with_the_role_of_its_owner_and_says_so(
 def test_an_owner_who_may_not_decide_own_requests_is_not_helped_by_an_own_rule(
     extension: Package, olivia: User
 ) -> None:
+    become_operator(olivia)
+    olivia.user_permissions.add(Permission.objects.get(codename="change_allowrule"))
     make_rule(extension, olivia, EXTENSION)
     made = ask(extension, olivia, EXTENSION)
     assert made.state == "waiting"
     assert "You can't decide your own request" in made.word
 
 
-@pytest.mark.parametrize("change", ["deleted", "changed", "switched off", "owner disabled"])
+@pytest.mark.parametrize(
+    "change", ["deleted", "changed", "switched off", "owner disabled", "owner operator"]
+)
 def test_an_approved_action_is_not_sent_when_its_rule_has_ended_since(
     extension: Package, bob: User, olivia: User, alice: User, sandbox: Sandbox, change: str
 ) -> None:
@@ -413,6 +429,8 @@ def test_an_approved_action_is_not_sent_when_its_rule_has_ended_since(
         rule.save()
     elif change == "switched off":
         AllowRule.objects.update(without_approval=False)
+    elif change == "owner operator":
+        become_operator(olivia)
     else:
         switch_off(olivia)
     action = carry_out(Action.objects.get())
@@ -460,12 +478,11 @@ def test_a_rule_ends_in_the_audit_log_with_its_owner_once_and_resumes(
 ) -> None:
     make_rule(extension, olivia, EXTENSION)
     admins = Group.objects.get(name="olmweb-admins")
-    operators = Group.objects.get(name="olmweb-operators")
     for change in (
-        lambda: olivia.groups.set([admins]),  # takes one role and gives another
+        lambda: become_operator(olivia),  # takes one role and gives another
         lambda: demote(olivia),
         lambda: switch_off(olivia),
-        lambda: User.objects.get(pk=olivia.pk).groups.add(operators),
+        lambda: User.objects.get(pk=olivia.pk).groups.add(admins),
     ):
         with django_capture_on_commit_callbacks(execute=True), transaction.atomic():
             change()
