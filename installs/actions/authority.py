@@ -25,7 +25,7 @@ from installs.diagnosis.approvals import listing
 from installs.facts.cluster_facts import groups_in
 from installs.methods import MANUAL, METHODS
 from installs.methods.cluster_extension import CATALOG_LABEL
-from installs.models import Action, AllowRule, CRDState
+from installs.models import Action, AllowRule, CRDState, InstallRequest
 from installs.models.requests import names_in
 from installs.models.steps import Apply, deletion_entry, remakes
 from installs.state.observation import details_of, read_unread_kinds
@@ -37,9 +37,10 @@ from olmweb.kube.resources import NAMESPACES, OPERATOR_GROUPS, SERVICE_ACCOUNTS
 from olmweb.models import ApiToken, AuditEvent
 
 Field = tuple[str, ...]  # the keys that lead to a value of a manifest
-# Either of them: a rule is an approval for all requests to come, not only for those of today.
-SAVE_RULES = ("installs.add_allowrule", "installs.change_allowrule")
 Pins = dict[Field, frozenset[str]]  # field -> the values that a rule allows
+
+# The owner of a rule has at least one: a rule goes on approving whatever is requested later.
+SAVE_RULES = ("installs.add_allowrule", "installs.change_allowrule")
 
 _NAME, _NAMESPACE = ("metadata", "name"), ("metadata", "namespace")
 _TARGETS = ("spec", "targetNamespaces")
@@ -77,11 +78,14 @@ def rule_problem(rule: AllowRule) -> str:
 
 
 def unpinned(rule: AllowRule, plan: Plan, catalog: Catalog, version: str) -> str:
-    """What of an install the rule does not pin, as a sentence; empty when it pins everything.
+    """What of an install of this version the rule does not pin, as a sentence; empty when it pins
+    everything.
 
     Every field of every manifest has to be pinned, so that a field that is new here waits for a
     person until somebody decides about it.
     """
+    if not rule.permits(plan.cluster, plan.kind, plan.package, version):
+        return f"The rule is not about {plan.package} {version} as a {plan.kind} on this cluster."
     name = f"{catalog.namespace}/{catalog.name}" if catalog.namespace else catalog.name
     if catalog.cluster_id != plan.cluster.pk or name not in names_in(rule.catalogs):
         return f"The rule does not name the catalog {name}."
@@ -132,7 +136,7 @@ def _group_problem(rule: AllowRule, plan: Plan) -> str:
     for group in groups_in(plan.cluster, plan.namespace):
         name = f"OperatorGroup {group.namespace}/{group.name}"
         details = details_of(group)
-        # Those of the status are watched until OLM has followed a change of the specification.
+        # OLM writes the status after the specification: either may be what the operator watches.
         selected = {*(details.get("targets") or ()), *(details.get("namespaces") or ())}
         if details.get("selects"):
             return f"The {name} selects namespaces by their labels, which no rule pins."
@@ -267,7 +271,28 @@ def _rule_problem(action: Action, user: User) -> str:
     is_same = rule.saved_by_id == user.pk and rule.saved_at <= action.created_at
     if not rule.without_approval or not is_same:
         return "The allow rule that approved it was changed since."
-    return rule_problem(rule)
+    return rule_problem(rule) or _unpinned_now(rule, action)
+
+
+def _unpinned_now(rule: AllowRule, action: Action) -> str:
+    """What the rule, as it is now, does not pin of the action. The time at which a rule was saved
+    does not tell: it is taken before the rule is written, and clocks differ. OperatorGroups change
+    as well."""
+    version = InstallRequest.objects.filter(action=action).values_list("version", flat=True).first()
+    if version is None or action.chosen_catalog is None:
+        return "The request that the allow rule approved, or its catalog, was deleted."
+    plan = Plan(
+        cluster=action.cluster,
+        verb=action.verb,
+        kind=action.path,
+        namespace=action.namespace,
+        name=action.name,
+        steps=action.steps,
+        package=action.package,
+        channel=action.channel,
+        target=action.target,
+    )
+    return unpinned(rule, plan, action.chosen_catalog, version)
 
 
 def _refused(reason: str) -> OlmwebError:

@@ -6,7 +6,6 @@ user who approved it.
 
 import re
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import structlog
@@ -15,7 +14,6 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from catalogs.models import Bundle, Catalog, Package
-from catalogs.semver import masterminds_range, parse
 from installs.actions import authority, record
 from installs.actions.events import record_request
 from installs.actions.install_rows import InstallRows
@@ -189,18 +187,6 @@ def withdraw(pk: int, user: AnyUser) -> InstallRequest:
     return request
 
 
-def matches(rule: AllowRule, package: str, version: str) -> bool:
-    """Whether the rule is about this package and version; an invalid version matches no range."""
-    if not fnmatchcase(package, rule.package.replace("[", "[[]")):
-        return False
-    if not rule.versions:
-        return True
-    try:
-        return masterminds_range(rule.versions)(parse(version))
-    except ValueError:
-        return False
-
-
 def matching_rules(cluster: Cluster, path: str, package: str, version: str) -> list[AllowRule]:
     """The rules of the allow-list that permit this request, those without approval first.
 
@@ -208,7 +194,7 @@ def matching_rules(cluster: Cluster, path: str, package: str, version: str) -> l
     none matches.
     """
     rules = _allow_list()
-    matching = [rule for rule in rules if _permits(rule, cluster, path, package, version)]
+    matching = [rule for rule in rules if rule.permits(cluster, path, package, version)]
     if rules and not matching:
         raise OlmwebError(
             f"{package} {version} is not on the allow-list, so it can't be requested.",
@@ -226,7 +212,7 @@ def permits_any(
     """Whether the allow-list permits any of the versions by any of the install methods."""
     rules = _allow_list()
     return not rules or any(
-        _permits(rule, cluster, path, package, version)
+        rule.permits(cluster, path, package, version)
         for rule in rules
         for path in paths
         for version in versions
@@ -236,14 +222,6 @@ def permits_any(
 def _allow_list() -> list[AllowRule]:
     rules = AllowRule.objects.select_related("saved_by__oidc_identity")
     return list(rules.order_by("-without_approval", "id"))
-
-
-def _permits(rule: AllowRule, cluster: Cluster, path: str, package: str, version: str) -> bool:
-    return (
-        rule.cluster_id in (None, cluster.pk)
-        and rule.path in ("", path)
-        and matches(rule, package, version)
-    )
 
 
 # --- deciding -----------------------------------------------------------------------------------
@@ -407,6 +385,8 @@ def _carry_out(
     if not dry_run_result.ok:
         raise dry_run_result.as_error(422)
     with transaction.atomic():
+        if rule is not None:
+            _require_unchanged(rule)
         # Ended first: the second of two approvers stops here, before there is an action.
         _end(request, InstallRequest.State.APPROVED, decider, word=word, rule=rule)
         request.action = record.request(
@@ -415,6 +395,14 @@ def _carry_out(
         request.save(update_fields=["action"])
         record_request(EventType.REQUEST_DECIDED, request)
     return request.action
+
+
+def _require_unchanged(rule: AllowRule) -> None:
+    """Locks the rule until the end of the transaction. Raises OlmwebError (409) if it was changed
+    since it was read, such as during the dry run."""
+    rows = AllowRule.objects.select_for_update().filter(pk=rule.pk)
+    if rows.values_list("saved_at", flat=True).first() != rule.saved_at:
+        raise OlmwebError("The rule was changed meanwhile.", code="changed", status=409)
 
 
 def _require_waiting(request: InstallRequest) -> None:

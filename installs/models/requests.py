@@ -1,6 +1,7 @@
 """Install requests of people without the right to install, and the allow-list."""
 
 import re
+from fnmatch import fnmatchcase
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -10,7 +11,7 @@ from django.utils import timezone
 
 from catalogs.install_methods import InstallMethod
 from catalogs.models import Catalog
-from catalogs.semver import masterminds_range
+from catalogs.semver import masterminds_range, parse
 from installs.models.actions import Action
 from olmweb.models import Cluster
 
@@ -90,6 +91,26 @@ class AllowRule(models.Model):
 
     def __str__(self) -> str:
         return f"{self.package} {self.versions or 'in every version'}"
+
+    def permits(self, cluster: Cluster, path: str, package: str, version: str) -> bool:
+        """Whether the rule is about this install; an empty cluster and method are about all."""
+        return (
+            self.cluster_id in (None, cluster.pk)
+            and self.path in ("", path)
+            and self.matches(package, version)
+        )
+
+    def matches(self, package: str, version: str) -> bool:
+        """Whether the rule is about this package and version; an invalid version matches no
+        range."""
+        if not fnmatchcase(package, self.package.replace("[", "[[]")):
+            return False
+        if not self.versions:
+            return True
+        try:
+            return masterminds_range(self.versions)(parse(version))
+        except ValueError:
+            return False
 
     @property
     def left_open(self) -> list[str]:

@@ -12,8 +12,9 @@ from django.test import Client
 from django.utils import timezone
 
 from catalogs.models import Catalog, Package
-from installs.actions import authority
+from installs.actions import authority, record
 from installs.actions import requests as install_requests
+from installs.actions.objects import DryRun
 from installs.actions.plan import Plan, plan_install
 from installs.models import Action, AllowRule, Component, CRDState, InstallRequest
 from installs.models.steps import Apply
@@ -438,6 +439,69 @@ def test_an_approved_action_is_not_sent_when_its_rule_has_ended_since(
     assert action.outcome.startswith("It was not applied. ")
     assert sandbox.store.get("Namespace", NAMESPACE) is None
     assert sandbox.store.get(EXTENSION, NAME) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"namespaces": "elsewhere"}, "does not pin"),
+        ({"service_accounts": "another"}, "does not pin"),
+        ({"catalogs": "other"}, "does not name the catalog redhat-operators"),
+        ({"versions": ">=4"}, "is not about queue-demo 3.0.1"),
+        ({"package": "etcd"}, "is not about queue-demo 3.0.1"),
+    ],
+)
+def test_an_approved_action_is_not_sent_when_the_rule_does_not_pin_it_any_more(
+    extension: Package,
+    bob: User,
+    olivia: User,
+    sandbox: Sandbox,
+    change: dict[str, str],
+    reason: str,
+) -> None:
+    """The time at which the rule was saved does not tell: an update leaves it, too."""
+    make_rule(extension, olivia, EXTENSION)
+    assert ask(extension, bob, EXTENSION).state == "approved"
+    AllowRule.objects.update(**change)
+    action = carry_out(Action.objects.get())
+    assert (action.state, action.outcome_code) == ("refused", "not-allowed")
+    assert reason in action.outcome
+    assert sandbox.store.get("Namespace", NAMESPACE) is None
+
+
+def test_an_approved_action_is_not_sent_when_a_group_appears_that_the_rule_does_not_pin(
+    subscription: Package, bob: User, olivia: User, sandbox: Sandbox
+) -> None:
+    make_rule(subscription, olivia, SUBSCRIPTION)
+    assert ask(subscription, bob, SUBSCRIPTION).state == "approved"
+    make_group(sandbox, subscription, {}, [""])
+    action = carry_out(Action.objects.get())
+    assert (action.state, action.outcome_code) == ("refused", "not-allowed")
+    assert "OperatorGroup queues/theirs selects every namespace" in action.outcome
+    assert sandbox.store.get(SUBSCRIPTION, NAME, NAMESPACE) is None
+
+
+@pytest.mark.parametrize("change", ["narrowed", "deleted"])
+def test_a_rule_that_is_changed_during_the_dry_run_approves_nothing(
+    extension: Package, bob: User, olivia: User, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    rule = make_rule(extension, olivia, EXTENSION)
+    dry_run = record.dry_run
+
+    def slow(plan: Plan, user: User) -> DryRun:
+        result = dry_run(plan, user)
+        if change == "deleted":
+            AllowRule.objects.all().delete()
+        else:
+            rule.namespaces = "elsewhere"
+            rule.save()
+        return result
+
+    monkeypatch.setattr(record, "dry_run", slow)
+    made = ask(extension, bob, EXTENSION)
+    assert (made.state, made.action) == ("waiting", None)
+    assert "could not approve it: The rule was changed meanwhile." in made.word
+    assert not Action.objects.exists()
 
 
 # --- the audit log -------------------------------------------------------------------------------

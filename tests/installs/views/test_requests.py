@@ -293,8 +293,8 @@ def test_the_approver_of_a_subscription_is_told_of_the_second_approval(
 )
 def test_a_rule_matches_by_name_and_range(package: str, versions: str, matching: bool) -> None:
     rule = AllowRule(package=package, versions=versions)
-    assert install_requests.matches(rule, "etcd", "1.1.0") is matching
-    assert not install_requests.matches(AllowRule(package="etcd", versions=">=1"), "etcd", "none")
+    assert rule.matches("etcd", "1.1.0") is matching
+    assert not AllowRule(package="etcd", versions=">=1").matches("etcd", "none")
 
 
 def test_while_there_are_rules_only_what_matches_one_may_be_asked_for(
