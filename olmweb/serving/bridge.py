@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
@@ -70,15 +70,30 @@ class Refused(Exception):
 
 
 class ThreadedWsgi:
-    """A WSGI application as an ASGI one. `body_limit` is in bytes."""
+    """A WSGI application as an ASGI one. `body_limit` is in bytes.
 
-    def __init__(self, application: WsgiApplication, threads: int, body_limit: int) -> None:
+    The response to a GET of one of the `constant` paths is made once, here, and is sent without a
+    thread.
+    """
+
+    def __init__(
+        self,
+        application: WsgiApplication,
+        threads: int,
+        body_limit: int,
+        constant: Sequence[str] = (),
+    ) -> None:
         self._application = application
         self._body_limit = body_limit
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="web")
         self._waiting = 0
         self._held = 0  # bytes of bodies, complete or not
         self.busy_seconds = 0.0  # of all threads together, for responses that are complete
+        self._constant = {path: self._prepare(path) for path in constant}
+
+    def _prepare(self, path: str) -> tuple[int, Headers, bytes]:
+        response = self._read_response(make_environ(_get(path), b""), BytesIO())
+        return response.status, response.headers, response.body.read()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -109,6 +124,9 @@ class ThreadedWsgi:
             return self._refuse(scope, refusal)
         self._waiting += 1
         try:
+            if scope["method"] in ("GET", "HEAD") and scope["path"] in self._constant:
+                status, headers, content = self._constant[scope["path"]]
+                return Response(status, headers, BytesIO(content))
             if self._waiting > WAITING:
                 return self.refuse_busy(scope)
             loop = asyncio.get_running_loop()
@@ -225,6 +243,14 @@ async def send_response(response: Response, send: Send) -> None:
 def _blocks(body: IO[bytes]) -> Iterator[bytes]:
     while block := body.read(BLOCK):
         yield block
+
+
+def _get(path: str) -> Scope:
+    """The scope of a GET without a client."""
+    return {
+        "method": "GET", "raw_path": path.encode(), "query_string": b"", "http_version": "1.1",
+        "scheme": "http", "headers": [],
+    }  # fmt: skip
 
 
 def make_environ(scope: Scope, body: bytes, received_at: float = 0.0) -> dict[str, Any]:

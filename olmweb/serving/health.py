@@ -39,7 +39,11 @@ class Check:
 @guard
 @require_safe
 def livez(request: HttpRequest) -> HttpResponseBase:
-    """The process is up and answers; touches nothing else."""
+    """The process is up and answers; touches nothing else.
+
+    The web server calls this once and sends the response from its event loop, see
+    olmweb.serving.server.make_application.
+    """
     return json_response({"ok": True})
 
 

@@ -97,7 +97,10 @@ def make_application() -> "EventLog":
         if prepare := getattr(app, "prepare_pages", None):
             prepare()
     limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    pages = ThreadedWsgi(WSGIHandler(), settings.WEB_THREADS, limit)
+    # A failing liveness probe restarts the process. While all threads wait, for a database that is
+    # away or under too much load, that would only add the start to the load: /livez needs no
+    # thread. /readyz does, so a process whose threads are all stuck gets no requests any more.
+    pages = ThreadedWsgi(WSGIHandler(), settings.WEB_THREADS, limit, constant=("/livez",))
     streams_of_pages = EventStreams(pages, Hub(StampFeed(), lambda: pages.busy_seconds))
     return EventLog(streams_of_pages, pages, Tail(EventFeed()))
 

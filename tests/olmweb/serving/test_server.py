@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.handlers.wsgi import WSGIHandler
 
 from olmweb.celery import app as celery_app
 from olmweb.serving import bridge, embedded, server
+from olmweb.serving.bridge import ThreadedWsgi
 from tests.conftest import ROOT
 from tests.olmweb.serving.serving import (
     BODY_LIMIT,
@@ -27,6 +29,7 @@ from tests.olmweb.serving.serving import (
     read_all,
     running,
     seconds_of,
+    serving,
 )
 from tests.services import free_port, wait_for_port
 
@@ -211,6 +214,54 @@ def test_a_client_that_reads_slowly_holds_no_thread(settings: Any) -> None:
         assert seconds_of(port) < 1
         assert len(read_all(slow)) > size
         slow.close()
+
+
+def test_livez_answers_while_all_threads_are_busy_and_the_queue_is_full(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TRUSTED_PROXIES = []
+    monkeypatch.setattr(bridge, "WAITING", 2)
+    over = threading.Event()
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/busy":
+            over.wait(20)
+        return echo(environ, start_response)
+
+    with serving(ThreadedWsgi(app, 1, BODY_LIMIT, constant=("/livez",))) as port:
+        head = b"GET /busy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        held = [connect(port, head) for _ in range(2)]
+        try:
+            time.sleep(0.1)
+            assert get(port).startswith(b"HTTP/1.1 503 ")
+            assert get(port, "/livez").startswith(b"HTTP/1.1 200 ")
+        finally:
+            over.set()
+        for connection in held:
+            assert read_all(connection).startswith(b"HTTP/1.1 200 ")
+            connection.close()
+
+
+def test_livez_answers_every_method_as_django_does(settings: Any) -> None:
+    settings.TRUSTED_PROXIES = []
+
+    def answers(**options: Any) -> list[list[bytes]]:
+        with serving(ThreadedWsgi(WSGIHandler(), 1, BODY_LIMIT, **options)) as port:
+            answers = []
+            for method in ("GET", "HEAD", "POST", "OPTIONS"):
+                head = f"{method} /livez HTTP/1.1\r\nHost: 10.0.0.7\r\nConnection: close\r\n\r\n"
+                with connect(port, head.encode()) as connection:
+                    lines = read_all(connection).split(b"\r\n")
+                answers.append(sorted(line for line in lines if not line.startswith(b"date: ")))
+            return answers
+
+    constant = answers(constant=("/livez",))
+    assert constant == answers()
+    for lines, status in zip(constant, (b"200 OK", b"200 OK", b"405 ", b"405 "), strict=True):
+        assert any(line.startswith(b"HTTP/1.1 " + status) for line in lines)
+    assert b'{"ok":true}' in constant[0]
+    assert b'{"ok":true}' not in constant[1]
+    assert any(line.startswith(b"content-security-policy: ") for line in constant[0])
 
 
 def test_the_clients_address_comes_from_a_trusted_proxy_only(settings: Any) -> None:
