@@ -142,10 +142,12 @@ class ThreadedWsgi:
     def _check_head(self, scope: Scope) -> None:
         if len(scope["raw_path"]) + len(scope["query_string"]) > TARGET_LIMIT:
             raise Refused(414, "too-long", f"An address has at most {TARGET_LIMIT} bytes.")
-        headers = dict(scope["headers"])
-        if headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
+        headers = scope["headers"]
+        # Django reads all of them as one value, joined by commas: see make_environ.
+        kinds = [value.lower() for name, value in headers if name == b"content-type"]
+        if any(b"multipart/" in kind for kind in kinds):
             raise Refused(415, "no-files", "OLM Web takes no files: multipart bodies are refused.")
-        length = headers.get(b"content-length", b"0")
+        length = dict(headers).get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._body_limit:
             raise self._too_large()
 

@@ -111,6 +111,10 @@ def test_more_connections_than_the_limit_are_closed(
          b"--b", b"415"),
         (b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 300000000\r\n",
          b"--b", b"415"),
+        (b"Content-Type: multipart/form-data; boundary=b\r\nContent-Type: text/plain\r\n"
+         b"Content-Length: 900\r\n", b"--b", b"415"),
+        (b"Content-Type: text/plain\r\nContent-Type: \t multipart/form-data; boundary=b\r\n"
+         b"Content-Length: 900\r\n", b"--b", b"415"),
     ],
 )  # fmt: skip
 def test_a_body_that_is_too_large_or_a_file_is_refused_unread(
