@@ -201,7 +201,8 @@ def answer_list(
     `row` is the dataclass of its rows; `name` that of an exported file. `state` is what changes
     whenever the rows do: it makes the ETag, so that a 304 makes no row. `markdown` gives the whole
     as text, in pieces. `about` are fields of the JSON body beside those of `Page`. Raises the 400
-    that names the parameter.
+    that names the parameter, and OlmwebError (403) for an export with too many rows without an
+    account.
     """
     names = read_fields(query.fields, row)
     seal = _seal(request)
@@ -212,6 +213,8 @@ def answer_list(
     if unchanged is not None:
         return unchanged
     if form == MARKDOWN:
+        if not request.user.is_authenticated:
+            _require_few(source.chunks(None, None))  # its text has all rows
         return finish(_as_markdown(markdown(), name), etag)
     if form != "json":
         chunks = source.chunks(after, query.limit)

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from catalogs.api.schemas import CatalogChangeRow, CatalogDifferenceRow
 from catalogs.models import Catalog, CatalogChange, CatalogRevision
+from olmweb.api import lists
 from olmweb.models import Cluster
 from tests.factories import make_catalog, make_cluster, make_operator
 from tests.worlds.outlines import write_packages
@@ -171,6 +172,18 @@ def test_markdown_is_for_people_and_no_name_becomes_markup(
     assert "- Pruned: moved.v1.0.0\n" in text
     nothing = get("compare", {**SIDES, "from": SIDES["to"], "format": "md"})
     assert "No package differs." in body_of(nothing).decode()
+
+
+def test_markdown_without_an_account_is_bounded_as_other_exports_are(
+    catalog: Catalog, get: Any, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = {**SIDES, "format": "md"}
+    monkeypatch.setattr(lists, "PUBLIC_EXPORT", len(EXPECTED))
+    whole = body_of(get("compare", query))
+    monkeypatch.setattr(lists, "PUBLIC_EXPORT", len(EXPECTED) - 1)
+    refused = get("compare", query)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "export-too-large")
+    assert body_of(get("compare", query, Authorization=f"Bearer {token}")) == whole
 
 
 def test_the_same_comparison_is_answered_by_304(
