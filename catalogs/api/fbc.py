@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Sum
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from ninja import Query, Router
@@ -19,10 +19,12 @@ from olmweb.api.formats import (
     refuse_parameters,
     require_acceptable,
 )
+from olmweb.api.lists import export_too_large
 from olmweb.api.parameters import Parameters, text
 from olmweb.errors import Missing
 
 NONE = "-"  # asks for blobs that have no package or no name
+PUBLIC_EXPORT = 20_000_000  # bytes of an export for readers without an account: any package
 router = Router(tags=["Catalogs"])
 
 
@@ -88,7 +90,7 @@ def get_catalog_fbc(
 ) -> HttpResponseBase:
     """Every blob of the catalog, package by package, those of unknown schemas too.
 
-    Filters match exactly and together.
+    Filters match exactly and together. Readers without an account get 20 MB at most.
     """
     row = lookup.get_catalog(cluster, catalog)
     refs = BlobRef.objects.filter(catalog=row)
@@ -100,10 +102,14 @@ def get_catalog_fbc(
 def _answer(
     request: HttpRequest, refs: QuerySet[BlobRef], content_hash: str, name: str
 ) -> HttpResponseBase:
+    """The blobs of `refs` as one text. Raises OlmwebError (403) for too many bytes without an
+    account, and (406)."""
     etag = make_etag(request, content_hash)
     unchanged = not_modified(request, etag)
     if unchanged is not None:
         return unchanged
+    if not request.user.is_authenticated:
+        _require_small(refs)
     keys = list(refs.order_by("package", "ordinal", "id").values_list("blob_id", flat=True))
     kind = kind_of(keys)
     require_acceptable(request, kind)
@@ -111,3 +117,11 @@ def _answer(
     ending = "json" if kind == JSON else "yaml"
     response["Content-Disposition"] = f'attachment; filename="{file_name(name)}.{ending}"'
     return finish(response, etag)
+
+
+def _require_small(refs: QuerySet[BlobRef]) -> None:
+    """Raises OlmwebError (403) when the blobs have more than PUBLIC_EXPORT bytes: whoever has no
+    account must not make the web server unpack whole catalogs again and again."""
+    size = refs.order_by().aggregate(size=Sum("blob__size"))["size"]
+    if size and size > PUBLIC_EXPORT:
+        raise export_too_large(f"{PUBLIC_EXPORT // 1_000_000} MB", "or read it package by package")

@@ -263,14 +263,21 @@ def _require_few(chunks: Iterable[Sequence[object]]) -> Iterator[Sequence[object
         read.append(rows)
         count += len(rows)
         if count > PUBLIC_EXPORT:
-            raise OlmwebError(
-                f"Without signing in, an export has at most {PUBLIC_EXPORT:,} rows; this one has "
-                "more.",
-                code="export-too-large",
-                status=403,
-                hint="Sign in or send a token, narrow the filters, or read it page by page.",
+            raise export_too_large(
+                f"{PUBLIC_EXPORT:,} rows", "narrow the filters, or read it page by page"
             )
     return iter(read)
+
+
+def export_too_large(limit: str, otherwise: str) -> OlmwebError:
+    """The refusal (403) of an export beyond `limit` to readers without an account. `otherwise` says
+    how else they get the rest."""
+    return OlmwebError(
+        f"Without signing in, an export has at most {limit}; this one has more.",
+        code="export-too-large",
+        status=403,
+        hint=f"Sign in or send a token, {otherwise}.",
+    )
 
 
 def read_fields(value: str, row: type) -> tuple[str, ...]:

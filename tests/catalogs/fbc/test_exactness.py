@@ -8,6 +8,7 @@ from django.test import Client
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from catalogs.api import fbc
 from catalogs.fbc.bundle import order_key
 from catalogs.models import BlobRef, Bundle, BundleGVK, Package, PackageText, RelatedImage
 from catalogs.sync.catalog import sync_catalog
@@ -69,6 +70,24 @@ def test_every_blob_of_every_schema_comes_back_byte_for_byte(tmp_path, reader):
     etag = answer["ETag"]
     again = reader.get("/api/v1/packages/-/demo/etcd/fbc", headers={"If-None-Match": etag})
     assert again.status_code == 304
+
+
+def test_an_export_without_an_account_is_bounded_by_its_bytes(
+    tmp_path, reader, client, settings, monkeypatch
+):
+    settings.PUBLIC_READ = True
+    sync_catalog(make(tmp_path, b"\n".join([*SOUND, *ODD])))
+    package = sum(len(blob) for blob in (*SOUND, *ODD) if b"etcd" in blob)
+    monkeypatch.setattr(fbc, "PUBLIC_EXPORT", package)
+    whole, path = "/api/v1/catalogs/-/demo/fbc", "/api/v1/packages/-/demo/etcd/fbc"
+    assert body(client.get(path)) == body(reader.get(path))
+    assert body(client.get(f"{whole}?package=etcd")) == body(reader.get(path))
+    refused = client.get(whole)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "export-too-large")
+    assert "Sign in" in refused.json()["error"]["hint"]
+    assert body(reader.get(whole))
+    monkeypatch.setattr(fbc, "PUBLIC_EXPORT", package - 1)
+    assert client.get(path).status_code == 403
 
 
 def test_yaml_comes_back_byte_for_byte_as_documents(tmp_path, reader):
