@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import parse_qs
@@ -210,13 +210,13 @@ class EventStreams:
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._hub.full:
-            await send_response(self._pages.refuse_busy(scope), send)
+            await send_response(self._pages.refuse_busy(scope), receive, send)
             return
         response = await self._pages.respond(scope, receive)
         if response.status != 200:
-            await send_response(response, send)
+            await send_response(response, receive, send)
             return
-        with response.body as body:
+        with closing(response.body) as body:
             head = body.read()
         await send(
             {

@@ -12,14 +12,14 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Protocol, TypeVar
 
 import structlog
 
 from olmweb.eventlog.read import Follow, Selection, StreamedEvent
 from olmweb.serving import http_metrics
-from olmweb.serving.bridge import Receive, Scope, Send, ThreadedWsgi, send_response
+from olmweb.serving.bridge import Receive, Scope, Send, ThreadedWsgi, disconnected, send_response
 from olmweb.serving.streams import FOLLOWS, EventStreams, open_headers
 
 log = structlog.get_logger(__name__)
@@ -74,7 +74,7 @@ class Tail:
         if self._task is None:
             self._task = asyncio.create_task(self._run())
         sender = asyncio.create_task(self._send_all(follow, send))
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(disconnected(receive))
         try:
             await asyncio.wait(
                 (sender, gone), timeout=lifetime, return_when=asyncio.FIRST_COMPLETED
@@ -176,11 +176,6 @@ async def _send(send: Send, block: bytes) -> None:
         await send({"type": "http.response.body", "body": block, "more_body": True})
 
 
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
 class EventLog:
     """An ASGI application: `pages` and its streams, whose responses to PATH that name what to
     follow stay open."""
@@ -200,12 +195,12 @@ class EventLog:
         response = await self._pages.respond(scope, receive)
         follow = dict(response.headers).get(FOLLOW)
         if follow is None:
-            await send_response(response, send)
+            await send_response(response, receive, send)
             return
-        with response.body as body:
+        with closing(response.body) as body:
             head = body.read()
         if self._tail.full:
-            await send_response(self._pages.refuse_busy(scope), send)
+            await send_response(self._pages.refuse_busy(scope), receive, send)
             return
         scope[FOLLOWS] = True
         headers = [

@@ -1,6 +1,8 @@
 """The web server: slow clients hold no thread, bodies have limits, a signal always ends it."""
 
+import asyncio
 import errno
+import io
 import os
 import random
 import signal
@@ -9,12 +11,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from django.core.handlers.wsgi import WSGIHandler
 
 from olmweb.celery import app as celery_app
@@ -31,6 +34,7 @@ from tests.olmweb.serving.serving import (
     seconds_of,
     serving,
 )
+from tests.olmweb.serving.test_streams import wait_for
 from tests.services import free_port, wait_for_port
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
@@ -218,6 +222,117 @@ def test_a_client_that_reads_slowly_holds_no_thread(settings: Any) -> None:
         assert seconds_of(port) < 1
         assert len(read_all(slow)) > size
         slow.close()
+
+
+class LongResponse:
+    """An application whose responses to /long have `count` chunks of CHUNK bytes; counts them."""
+
+    CHUNK = 50_000
+
+    def __init__(self, count: int) -> None:
+        self.count, self.made, self.ended = count, 0, 0
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return self._chunks() if environ["PATH_INFO"] == "/long" else [b"short"]
+
+    def _chunks(self) -> Iterator[bytes]:
+        try:
+            for number in range(self.count):
+                self.made += 1
+                yield bytes([number % 256]) * self.CHUNK
+        finally:
+            self.ended += 1
+
+
+LONG = b"GET /long HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+def _slow_client(port: int) -> socket.socket:
+    """A client of /long that takes little at a time."""
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.settimeout(20)
+    slow.connect(("127.0.0.1", port))
+    slow.sendall(LONG)
+    return slow
+
+
+def test_responses_that_wait_for_their_clients_have_limited_room_on_disk(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TRUSTED_PROXIES = []
+    monkeypatch.setattr(bridge, "IN_MEMORY", 200_000)
+    monkeypatch.setattr(bridge, "ON_DISK", 1_000_000)
+    app = LongResponse(400)  # 20 MB
+    pages = ThreadedWsgi(app, 1, BODY_LIMIT)
+    with serving(pages) as port:
+        held = [_slow_client(port) for _ in range(4)]
+        assert wait_for(lambda: app.made >= 4, 20)
+        assert get(port).endswith(b"short")  # the only thread does not wait for them
+        time.sleep(0.3)
+        # Of 1,600: what fits on the disk and into memory, and into the buffers of the sockets.
+        assert app.made < 800
+        assert 0 < pages.disk.used <= bridge.ON_DISK
+        whole = b"".join(bytes([number % 256]) * app.CHUNK for number in range(400))
+        answer = urllib3.request("GET", f"http://127.0.0.1:{port}/long", retries=False)
+        assert answer.data == whole
+        assert "Content-Length" not in answer.headers
+        for client in held[:2]:
+            client.close()
+        assert wait_for(
+            lambda: app.ended == 3, 20
+        )  # that of a client that went away is not made on
+        for client in held[2:]:
+            client.settimeout(20)
+            assert len(read_all(client)) > len(whole)
+            client.close()
+        assert wait_for(lambda: pages.disk.used == 0, 20)
+        assert app.ended == 5
+
+
+def test_a_response_that_fits_on_disk_is_made_at_once_and_has_a_length(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TRUSTED_PROXIES = []
+    monkeypatch.setattr(bridge, "IN_MEMORY", 200_000)
+    app = LongResponse(200)
+    pages = ThreadedWsgi(app, 1, BODY_LIMIT)
+    with serving(pages) as port, _slow_client(port) as slow:
+        assert wait_for(lambda: app.ended == 1, 20)
+        assert app.made == 200
+        assert pages.disk.used == 200 * app.CHUNK
+        head, _, body = read_all(slow).partition(b"\r\n\r\n")
+        assert b"content-length: %d" % len(body) in head
+        assert len(body) == 200 * app.CHUNK
+        assert wait_for(lambda: pages.disk.used == 0, 20)
+
+
+def test_a_client_that_takes_a_long_response_too_slowly_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bridge, "SEND_SECONDS", 0.5)
+
+    async def never() -> Any:
+        await asyncio.Event().wait()
+
+    def taken(slowest: int) -> list[Any]:
+        """The messages that a client took who needs 50 ms for each of 20 blocks."""
+        monkeypatch.setattr(bridge, "SLOWEST", slowest)
+        messages = []
+
+        async def send(message: Any) -> None:
+            await asyncio.sleep(0.05)
+            messages.append(message)
+
+        body = io.BytesIO(b"x" * 20 * bridge.BLOCK)
+        asyncio.run(bridge.send_response(bridge.Response(200, [], body), never, send))
+        return messages
+
+    assert len(taken(bridge.BLOCK)) == 22
+    cut = taken(1_000_000_000)
+    assert 2 < len(cut) < 15
+    assert cut[-1]["more_body"], "the server closes the connection"
 
 
 def test_livez_answers_while_all_threads_are_busy_and_the_queue_is_full(
