@@ -62,6 +62,7 @@ class Stream:
     limit: asyncio.Timeout | None = None
     last_at: float = field(default_factory=time.monotonic)
     changed_at: float = -math.inf
+    sending: asyncio.Task[None] | None = None  # one event at a time
     stuck: bool = False
 
 
@@ -122,6 +123,9 @@ class Hub:
                     self._streams.discard(stream)
                     self._new.discard(stream)
                     self._due.pop(stream, None)
+                    if stream.sending is not None:
+                        stream.sending.cancel()
+                        stream.stuck = True
         return not stream.stuck
 
     def close(self) -> None:
@@ -159,36 +163,50 @@ class Hub:
         end = time.monotonic() + READ_SECONDS
         quiet = time.monotonic() - HEARTBEAT_SECONDS
         for stream in [
-            one for one in self._streams if one.last_at < quiet and one not in self._new
+            stream
+            for stream in self._streams
+            if stream.last_at < quiet and stream not in self._new and stream.sending is None
         ]:
-            await self._send(stream, "synced")
+            self._send(stream, "synced")
             await asyncio.sleep(0)
         for stream in [stream for stream in self._due if self._rested(stream)]:
             if time.monotonic() >= end or not self._pace.allows():
                 break
             if self._due.pop(stream, stream) is None:  # else the client went away
                 stream.changed_at = time.monotonic()
-                await self._send(stream, "changed")
+                self._send(stream, "changed")
                 await asyncio.sleep(PACE_SECONDS)
         await asyncio.sleep(max(0.0, end - time.monotonic()))
 
     def _rested(self, stream: Stream) -> bool:
         """Whether a page that is due may be told again."""
+        if stream.sending is not None:
+            return False
         if ALL_CLUSTERS not in stream.topics:
             return True
         pause = CLUSTER_SECONDS * self._feed.clusters
         return time.monotonic() - stream.changed_at >= pause
 
-    async def _send(self, stream: Stream, event: str) -> None:
+    def _send(self, stream: Stream, event: str) -> None:
+        """Starts to send: a client that does not take its event keeps no other waiting."""
         stream.last_at = time.monotonic()
         block = f"event: {event}\ndata: {self._feed.synced}\n\n".encode()
-        try:
-            async with asyncio.timeout(SEND_SECONDS):
-                await stream.send({"type": "http.response.body", "body": block, "more_body": True})
-        except TimeoutError:
-            stream.stuck = True
-            if stream.limit is not None:
-                stream.limit.reschedule(0)  # ends it now
+        stream.sending = asyncio.create_task(_send_block(stream, block))
+
+
+async def _send_block(stream: Stream, block: bytes) -> None:
+    """Ends the stream when the client does not take the block in time."""
+    try:
+        async with asyncio.timeout(SEND_SECONDS):
+            await stream.send({"type": "http.response.body", "body": block, "more_body": True})
+    except TimeoutError:
+        stream.stuck = True
+        if stream.limit is not None:
+            stream.limit.reschedule(0)  # ends it now
+    except Exception:
+        log.exception("sending an event to an open page failed")
+    finally:
+        stream.sending = None
 
 
 class EventStreams:

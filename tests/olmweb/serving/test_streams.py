@@ -1,5 +1,6 @@
 """Open pages are told of changes: by the server around any application, with a feed of the test."""
 
+import asyncio
 import json
 import socket
 import time
@@ -262,6 +263,49 @@ def test_the_pace_follows_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 5 <= burst <= 8
     rate = streams.LOAD / 0.1
     assert told(10, 0.1) == pytest.approx(10 * rate, rel=0.2)
+
+
+def test_clients_that_take_nothing_delay_no_other(
+    feed: FeedOfTheTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "READ_SECONDS", 0.02)
+    monkeypatch.setattr(streams, "PACE_SECONDS", 0.001)
+    monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr(streams, "SEND_SECONDS", 2)
+    blocks: list[bytes] = []
+    sends = [0]
+
+    async def never(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def take_nothing(_: Any) -> None:
+        sends[0] += 1
+        await never()
+
+    async def take(message: Any) -> None:
+        blocks.append(message["body"])
+
+    async def follow_all() -> None:
+        hub = Hub(feed, lambda: 0.0)
+        stuck = [
+            asyncio.create_task(hub.follow(["clusters"], never, take_nothing)) for _ in range(5)
+        ]
+        await asyncio.sleep(0)
+        other = asyncio.create_task(hub.follow(["clusters"], never, take))
+        for _ in range(10):
+            feed.changed = {"clusters"}
+            await asyncio.sleep(0.05)
+        assert b"".join(blocks).count(b"event: changed\n") >= 5
+        before = len(blocks)
+        await asyncio.sleep(0.5)
+        assert any(b"event: synced" in block for block in blocks[before:])
+        assert sends == [5], "one event at a time is sent to a client"
+        assert await asyncio.gather(*stuck) == [False] * 5, "the server closes the connections"
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+        hub.close()
+
+    asyncio.run(follow_all())
 
 
 def test_a_client_that_takes_nothing_ends(
