@@ -90,6 +90,7 @@ def make_application() -> "EventLog":
     """
     from olmweb.eventlog.read import EventFeed  # these need the apps
     from olmweb.serving.events import StampFeed
+    from olmweb.serving.readers import ended_readers
     from olmweb.serving.tail import EventLog, Tail
 
     _ = get_resolver().url_patterns  # imports all views
@@ -102,7 +103,7 @@ def make_application() -> "EventLog":
     # thread. /readyz does, so a process whose threads are all stuck gets no requests any more.
     pages = ThreadedWsgi(WSGIHandler(), settings.WEB_THREADS, limit, constant=("/livez",))
     streams_of_pages = EventStreams(pages, Hub(StampFeed(), lambda: pages.busy_seconds))
-    return EventLog(streams_of_pages, pages, Tail(EventFeed()))
+    return EventLog(streams_of_pages, pages, Tail(EventFeed(), ended_readers))
 
 
 class StartError(Exception):

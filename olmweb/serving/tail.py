@@ -3,14 +3,15 @@
 Django answers the request first and decides who may read what; its answer names in a header what
 to follow. One thread of the process reads new events for all streams together, so that a stream at
 rest costs neither a thread nor a query. The newest events are kept in memory. A reader that is
-further behind, or slow, reads from the database in portions until it has caught up.
+further behind, or slow, reads from the database in portions until it has caught up. The same thread
+checks from time to time whether the readers may still read.
 """
 
 import asyncio
 import random
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Protocol, TypeVar
@@ -20,6 +21,7 @@ import structlog
 from olmweb.eventlog.read import Follow, Selection, StreamedEvent
 from olmweb.serving import http_metrics
 from olmweb.serving.bridge import Receive, Scope, Send, ThreadedWsgi, disconnected, send_response
+from olmweb.serving.readers import Reader, reader_of
 from olmweb.serving.streams import FOLLOWS, EventStreams, open_headers
 
 log = structlog.get_logger(__name__)
@@ -29,7 +31,8 @@ FOLLOW = b"olmweb-follow"  # header of Django's answer, for this module alone
 READ_SECONDS = 0.25  # between two readings of the log
 RETRY_SECONDS = 1.0  # while the database is away
 HEARTBEAT_SECONDS = 15.0  # proxies end a response that is silent for 30 s or longer
-LIFETIME_SECONDS = 600.0  # then the client connects again, and its right to read is checked again
+CHECK_SECONDS = 10.0  # between two checks whether the readers may still read
+LIFETIME_SECONDS = 600.0  # then the client connects again
 SEND_SECONDS = 30.0  # for a client to take one portion
 STREAMS = 500  # of one process
 PORTION = 500  # events that are read or sent at once
@@ -51,12 +54,16 @@ class Feed(Protocol):
 
 
 class Tail:
-    """The open streams of this process. Used in the event loop only."""
+    """The open streams of this process. Used in the event loop only.
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+    `ended` returns those of the readers that may not read any more; called in the feed's thread.
+    """
+
+    def __init__(self, feed: Feed, ended: Callable[[Set[Reader]], Set[Reader]]) -> None:
+        self._feed, self._ended = feed, ended
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="eventlog")
-        self._open = 0
+        self._open: dict[asyncio.Task[None], Reader] = {}  # by what waits for the client to go away
+        self._check_at = 0.0  # time of the next check of the readers
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()  # replaced at each reading that has any
         self._recent: list[StreamedEvent] = []
@@ -64,17 +71,17 @@ class Tail:
 
     @property
     def full(self) -> bool:
-        return self._open >= STREAMS
+        return len(self._open) >= STREAMS
 
-    async def follow(self, follow: Follow, receive: Receive, send: Send) -> bool:
-        """Sends events until the client goes away or the lifetime ends; False when the client took
-        none."""
+    async def follow(self, follow: Follow, reader: Reader, receive: Receive, send: Send) -> bool:
+        """Sends events until the client goes away, the reader may not read any more or the lifetime
+        ends; False when the client took none."""
         lifetime = LIFETIME_SECONDS * random.uniform(0.8, 1)  # noqa: S311 - spreads reconnections
-        self._open += 1
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
         sender = asyncio.create_task(self._send_all(follow, send))
         gone = asyncio.create_task(disconnected(receive))
+        self._open[gone] = reader
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
         try:
             await asyncio.wait(
                 (sender, gone), timeout=lifetime, return_when=asyncio.FIRST_COMPLETED
@@ -86,7 +93,7 @@ class Tail:
         else:
             return True
         finally:
-            self._open -= 1
+            del self._open[gone]
             for task in (sender, gone):
                 task.cancel()
             await asyncio.gather(sender, gone, return_exceptions=True)
@@ -98,10 +105,12 @@ class Tail:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self) -> None:
-        """Reads new events while a stream is open."""
+        """Reads new events and checks the readers while a stream is open."""
+        self._check_at = time.monotonic() + CHECK_SECONDS
         while self._open:
             try:
                 has_read = await self._read()
+                await self._check_readers()
             except Exception:
                 log.exception("following the log of events failed")
                 has_read = False
@@ -123,6 +132,15 @@ class Tail:
                 del self._recent[: len(surplus)]
             self._wake()
         return events is not None
+
+    async def _check_readers(self) -> None:
+        if time.monotonic() < self._check_at:
+            return
+        ended = await self._in_thread(self._ended, frozenset(self._open.values()))
+        for gone, reader in self._open.items():
+            if reader in ended:
+                gone.cancel()  # as if the client had gone away
+        self._check_at = time.monotonic() + CHECK_SECONDS
 
     def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()
@@ -209,6 +227,10 @@ class EventLog:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": head, "more_body": True})
         with http_metrics.open_stream("log"):
-            complete = await self._tail.follow(Follow.decode(follow.decode()), receive, send)
+            complete = await self._tail.follow(
+                Follow.decode(follow.decode()), reader_of(scope), receive, send
+            )
         if complete:
-            await send({"type": "http.response.body", "body": b""})
+            with suppress(TimeoutError):  # the server closes the connection
+                async with asyncio.timeout(SEND_SECONDS):
+                    await send({"type": "http.response.body", "body": b""})

@@ -41,7 +41,7 @@ from tests.olmweb.serving.serving import (
 from tests.olmweb.serving.test_metrics import Scrape
 from tests.olmweb.serving.test_streams import FeedOfTheTest, wait_for
 from tests.olmweb.serving.test_tail import Client as Reader
-from tests.olmweb.serving.test_tail import LogOfTheTest, application
+from tests.olmweb.serving.test_tail import LogOfTheTest, all_may_read, application
 from tests.services import free_port, stop, wait_for_port
 from tests.worlds.rest import World
 
@@ -126,7 +126,7 @@ def test_requests_under_way_open_streams_and_refusals_are_counted(
     monkeypatch.setattr(tail, "READ_SECONDS", 0.02)
     pages = ThreadedWsgi(application, 2, BODY_LIMIT)
     streams = EventStreams(pages, Hub(FeedOfTheTest(), lambda: pages.busy_seconds))
-    with serving(EventLog(streams, pages, Tail(LogOfTheTest()))) as port:
+    with serving(EventLog(streams, pages, Tail(LogOfTheTest(), all_may_read))) as port:
         with closing(Reader(port).socket):
             assert wait_for(lambda: added("event_streams", stream="log") == 1)
         assert wait_for(lambda: added("event_streams", stream="log") == 0)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from olmweb.eventlog.read import Follow, Selection, StreamedEvent
+from olmweb.models import ApiToken
 from olmweb.serving import tail
 from olmweb.serving.bridge import ThreadedWsgi
+from olmweb.serving.readers import Reader
 from olmweb.serving.streams import EventStreams, Hub
 from olmweb.serving.tail import EventLog, Tail
 from tests.olmweb.serving.serving import BODY_LIMIT, connect, get, serving
@@ -52,6 +54,10 @@ class LogOfTheTest:
         self.closed += 1
 
 
+def all_may_read(_: Set[Reader]) -> Set[Reader]:
+    return frozenset()
+
+
 def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     """Follows the types of the query after the number in Last-Event-ID; a list without one."""
     last = environ.get("HTTP_LAST_EVENT_ID")
@@ -67,8 +73,9 @@ def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]
 class Client:
     """A reader of the stream."""
 
-    def __init__(self, port: int, last: int = 0, query: str = "") -> None:
-        head = f"GET /api/v1/events?{query} HTTP/1.1\r\nHost: x\r\nLast-Event-ID: {last}\r\n\r\n"
+    def __init__(self, port: int, last: int = 0, query: str = "", headers: str = "") -> None:
+        headers = f"Host: x\r\nLast-Event-ID: {last}\r\n{headers}"
+        head = f"GET /api/v1/events?{query} HTTP/1.1\r\n{headers}\r\n"
         self.socket = connect(port, head.encode())
         self.text = b""
         self.ended = False
@@ -104,7 +111,7 @@ def port(log: LogOfTheTest, settings: Any, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(tail, "RETRY_SECONDS", 0.02)
     pages = ThreadedWsgi(application, 2, BODY_LIMIT)
     streams = EventStreams(pages, Hub(FeedOfTheTest(), lambda: pages.busy_seconds))
-    with serving(EventLog(streams, pages, Tail(log))) as port:
+    with serving(EventLog(streams, pages, Tail(log, all_may_read))) as port:
         yield port
 
 
@@ -210,6 +217,43 @@ def test_a_stream_ends_after_its_lifetime(
         assert client.text.endswith(b"0\r\n\r\n"), "the response ended"
 
 
+def test_a_stream_ends_when_its_reader_may_not_read_any_more(
+    log: LogOfTheTest, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TRUSTED_PROXIES = []
+    monkeypatch.setattr(tail, "READ_SECONDS", 0.02)
+    monkeypatch.setattr(tail, "CHECK_SECONDS", 0.2)
+    checks: list[Set[Reader]] = []
+    ended: set[Reader] = set()
+
+    def ended_of(readers: Set[Reader]) -> Set[Reader]:
+        checks.append(readers)
+        return ended
+
+    pages = ThreadedWsgi(application, 2, BODY_LIMIT)
+    streams = EventStreams(pages, Hub(FeedOfTheTest(), lambda: 0.0))
+    with serving(EventLog(streams, pages, Tail(log, ended_of))) as port:
+        close = "Connection: close\r\n"
+        signed_in = Client(port, headers=f"Cookie: a=1; olmweb_session=abc\r\n{close}")
+        bearers = [f"Authorization: Bearer {name}\r\n{close}" for name in "xyy"]
+        clients = [Client(port, headers=headers) for headers in bearers]
+        readers = {Reader(session="abc"), *(Reader(token=ApiToken.hash(name)) for name in "xy")}
+        assert wait_for(lambda: checks and checks[-1] == readers, 20)
+        before, started = len(checks), time.monotonic()
+        log.add(2)
+        assert clients[0].ids(2) == [1, 2]
+        ended |= {Reader(token=ApiToken.hash("y")), Reader(session="abc")}
+        for client in (signed_in, *clients[1:]):
+            client.ids(9)
+            assert client.text.endswith(b"0\r\n\r\n"), "the response ended"
+            client.socket.close()
+        log.add()
+        assert clients[0].ids(3) == [1, 2, 3]
+        # One check for all, however many readings and streams there are.
+        assert len(checks) - before <= (time.monotonic() - started) / tail.CHECK_SECONDS + 1
+        clients[0].socket.close()
+
+
 def test_a_client_that_takes_nothing_is_given_up_and_delays_no_other(
     log: LogOfTheTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,9 +269,9 @@ def test_a_client_that_takes_nothing_is_given_up_and_delays_no_other(
         blocks.append(message["body"])
 
     async def follow_both() -> bool:
-        streams = Tail(log)
-        other = asyncio.create_task(streams.follow(Follow(0, Selection()), never, take))
-        is_complete = await streams.follow(Follow(0, Selection()), never, never)
+        streams = Tail(log, all_may_read)
+        other = asyncio.create_task(streams.follow(Follow(0, Selection()), Reader(), never, take))
+        is_complete = await streams.follow(Follow(0, Selection()), Reader(), never, never)
         assert b"".join(blocks).count(b"id: ") == 700
         other.cancel()
         await asyncio.gather(other, return_exceptions=True)
