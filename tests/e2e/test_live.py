@@ -6,7 +6,7 @@ from contextlib import suppress
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Page, Response, Response, expect
+from playwright.sync_api import Page, Response, expect
 
 from olmweb.kube.client import KubeClient
 from olmweb.kube.errors import NotFound
