@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 RETRY_MILLISECONDS = 3000
 TOPIC = re.compile(
     r"clusters|cluster-[0-9]{1,18}|catalogs|syncs|watches|actions|requests|reports|objects|minute"
+    r"|attention"
 )
 
 # What pages show of a catalog, less what comes with one of these columns: every attempt to read it
@@ -42,8 +43,9 @@ Stamps = dict[str, object]  # topic -> a value that differs when rows of the top
 def events(request: HttpRequest) -> HttpResponse:
     """`text/event-stream` of the topics in `?of=`, repeated. Raises BadRequest for an unknown one.
 
-    Events are `changed` and, as a heartbeat, `synced`; the data of both are {cluster name: ISO time
-    of its last complete pass}. This is the head of the response; EventStreams goes on from here.
+    Events are `changed` and, as a heartbeat, `synced`; the data of both are {"synced": {cluster
+    name: ISO time of its last complete pass}, "of": the topics that changed}. This is the head of
+    the response; EventStreams goes on from here.
     """
     topics = request.GET.getlist("of")
     unknown = [topic for topic in topics if not TOPIC.fullmatch(topic)]
@@ -120,7 +122,8 @@ def _newest(model: Any) -> int | None:
 
 
 _CLUSTER_FIELDS = ("name", "revision", "reachable", "error_code", "synced_at")
-# `clusters` and `cluster-ID` come from the rows that StampFeed reads for the heartbeat.
+ATTENTION = "attention"
+# `clusters`, `cluster-ID` and ATTENTION come from the rows that StampFeed reads for the heartbeat.
 TOPICS: dict[str, Callable[[], object]] = {
     "catalogs": _catalogs,
     "syncs": _syncs,
@@ -139,6 +142,7 @@ class StampFeed:
     def __init__(self) -> None:
         self._stamps: Stamps = {}
         self._failing = False
+        self._attention: tuple[int, object] = (0, None)  # the minute in which it was read
         self.synced = "{}"  # JSON: cluster name -> ISO time of its last complete pass
         self.clusters = 0
 
@@ -149,6 +153,8 @@ class StampFeed:
             clusters = list(Cluster.objects.only(*_CLUSTER_FIELDS))
             stamps = _clusters(clusters)
             stamps |= {topic: TOPICS[topic]() for topic in topics & TOPICS.keys()}
+            if ATTENTION in topics:
+                stamps[ATTENTION] = self._attention_stamp(stamps["clusters"])
         except DatabaseError as error:
             if not self._failing:
                 log.warning("open pages can't be told of changes", error=str(error))
@@ -161,6 +167,14 @@ class StampFeed:
         self.clusters = len(clusters)
         before, self._stamps = self._stamps, {**self._stamps, **stamps}
         return {topic for topic in before.keys() & stamps.keys() if before[topic] != stamps[topic]}
+
+    def _attention_stamp(self, clusters: object) -> object:
+        """Differs at most once a minute, and only if a cluster or a catalog changed: the numbers in
+        the masthead of every open page depend on both, and change rarely."""
+        minute = int(time.time() // 60)
+        if minute != self._attention[0]:
+            self._attention = minute, (clusters, _catalogs())
+        return self._attention[1]
 
     def close(self) -> None:
         """Ends the connection of this thread."""

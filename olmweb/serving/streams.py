@@ -7,6 +7,7 @@ A page of all clusters changes with each of them, so it waits longer the more cl
 """
 
 import asyncio
+import json
 import math
 import random
 import time
@@ -42,7 +43,7 @@ STREAMS = 2000  # of one process
 class Feed(Protocol):
     """What the hub tells of; both methods are called in one thread of its own."""
 
-    synced: str  # the data of each event, JSON
+    synced: str  # JSON: cluster name -> ISO time of its last complete pass
     clusters: int  # how many there are
 
     def read(self, topics: set[str]) -> set[str] | None:
@@ -98,7 +99,8 @@ class Hub:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="events")
         self._streams: set[Stream] = set()
         self._new: set[Stream] = set()  # not told yet
-        self._due: dict[Stream, None] = {}  # in the order of their turns
+        # With the topics that changed for each, in the order of their turns.
+        self._due: dict[Stream, set[str]] = {}
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -155,8 +157,9 @@ class Hub:
             return
         self._new -= new
         for stream in self._streams:
-            if stream in new or not changed.isdisjoint(stream.topics):
-                self._due.setdefault(stream)
+            of = stream.topics if stream in new else changed & stream.topics
+            if of:
+                self._due.setdefault(stream, set()).update(of)
 
     async def _tell(self) -> None:
         """Tells pages in their order until the next reading, and sends heartbeats."""
@@ -172,9 +175,9 @@ class Hub:
         for stream in [stream for stream in self._due if self._rested(stream)]:
             if time.monotonic() >= end or not self._pace.allows():
                 break
-            if self._due.pop(stream, stream) is None:  # else the client went away
+            if of := self._due.pop(stream, None):  # else the client went away
                 stream.changed_at = time.monotonic()
-                self._send(stream, "changed")
+                self._send(stream, "changed", of)
                 await asyncio.sleep(PACE_SECONDS)
         await asyncio.sleep(max(0.0, end - time.monotonic()))
 
@@ -187,10 +190,11 @@ class Hub:
         pause = CLUSTER_SECONDS * self._feed.clusters
         return time.monotonic() - stream.changed_at >= pause
 
-    def _send(self, stream: Stream, event: str) -> None:
+    def _send(self, stream: Stream, event: str, of: Iterable[str] = ()) -> None:
         """Starts to send: a client that does not take its event keeps no other waiting."""
         stream.last_at = time.monotonic()
-        block = f"event: {event}\ndata: {self._feed.synced}\n\n".encode()
+        data = f'{{"synced": {self._feed.synced}, "of": {json.dumps(sorted(of))}}}'
+        block = f"event: {event}\ndata: {data}\n\n".encode()
         stream.sending = asyncio.create_task(_send_block(stream, block))
 
 

@@ -36,7 +36,9 @@ function ask() {
 
 function hear(event) {
   heard = Date.now();
-  document.dispatchEvent(new CustomEvent("olm:seen", { detail: JSON.parse(event.data) }));
+  const { synced, of } = JSON.parse(event.data);
+  document.dispatchEvent(new CustomEvent("olm:seen", { detail: synced }));
+  return of;
 }
 
 function close() {
@@ -59,8 +61,10 @@ function follow() {
   opened = Date.now();
   source = new EventSource(wanted);
   source.addEventListener("changed", (event) => {
-    hear(event);
-    for (const element of elements()) due.add(element.id);
+    const topics = hear(event);
+    for (const element of elements()) {
+      if (topics.some((topic) => element.dataset.live.split(" ").includes(topic))) due.add(element.id);
+    }
     ask();
   });
   source.addEventListener("synced", hear);

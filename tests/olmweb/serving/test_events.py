@@ -163,6 +163,30 @@ def test_an_operator_in_progress_follows_the_minute(
     assert feed.read({"minute"}) == {"minute"}
 
 
+def test_the_numbers_in_the_masthead_follow_changes_once_a_minute(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page at rest is not told of each minute."""
+    feed, now = StampFeed(), [60_000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+
+    def is_told() -> bool:
+        return "attention" in (feed.read({"attention"}) or set())
+
+    feed.read({"attention"})
+    now[0] += 60
+    assert not is_told()
+    Cluster.objects.filter(name="edge").update(revision=99)
+    now[0] += 59
+    assert not is_told()
+    now[0] += 1
+    assert is_told()
+    assert not is_told()
+    Catalog.objects.update(state=Catalog.State.FAILED)
+    now[0] += 60
+    assert is_told()
+
+
 def test_pages_of_catalogs_are_told_when_time_alone_makes_one_stale(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +202,7 @@ def test_pages_of_catalogs_are_told_when_time_alone_makes_one_stale(
 def test_only_followed_topics_are_read(world: World) -> None:
     feed = StampFeed()
     costs = {"": 1, "clusters": 1, "catalogs": 4, "syncs": 3, "watches": 2, "actions": 3,
-             "requests": 3, "reports": 3, "minute": 1}  # fmt: skip
+             "requests": 3, "reports": 3, "minute": 1, "attention": 4}  # fmt: skip
     for topic, cost in costs.items():
         with CaptureQueriesContext(
             connection,

@@ -103,9 +103,9 @@ def test_a_page_is_told_when_one_of_its_topics_changed(port: int, feed: FeedOfTh
     assert b"retry: 3000\n\n" in one.text
     feed.changed = {"actions"}
     assert one.events(0.3) == ["changed"]
-    assert json.loads(one.text.rpartition(b"data: ")[2].partition(b"\n")[0]) == {
-        "prod": "2026-01-01T00:00:00+00:00"
-    }
+    data = [json.loads(line[6:]) for line in one.text.splitlines() if line[:6] == b"data: "]
+    assert [entry["of"] for entry in data] == [["actions", "clusters"], ["actions"]]
+    assert data[1]["synced"] == {"prod": "2026-01-01T00:00:00+00:00"}
     assert other.events(0.1) == []
     assert {"clusters", "actions", "catalogs"} in feed.asked
     one.socket.close()
