@@ -1,10 +1,9 @@
-"""The web server: slow clients hold no thread, bodies have limits, a signal always ends it."""
+"""The web server: slow clients hold no thread, and what it takes and sends has limits."""
 
 import asyncio
 import errno
 import io
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -469,66 +468,6 @@ def test_a_signal_before_the_web_server_runs_ends_the_process(
         for name, handler in handlers.items():
             signal.signal(name, handler)
     assert ends == ["stopped"]
-
-
-SERVER = """
-import signal, sys
-from django.conf import settings
-settings.configure(TRUSTED_PROXIES=[])
-import uvicorn
-from olmweb.serving import server
-from olmweb.serving.bridge import ThreadedWsgi
-
-def app(environ, start_response):
-    start_response("200 OK", [])
-    return [b"x" * 10_000]
-
-for number in (signal.SIGTERM, signal.SIGINT):
-    signal.signal(number, lambda *_: None)
-listener = server.listen("127.0.0.1", 0)
-web = uvicorn.Server(server.configure(ThreadedWsgi(app, 4, 1000), 3))
-print(listener.getsockname()[1], flush=True)
-web.run(sockets=[listener])
-print("ended", flush=True)
-"""
-STARTS = int(os.environ.get("OLMWEB_TEST_STARTS", "12"))
-
-
-@pytest.mark.slow
-def test_a_signal_at_any_moment_under_load_ends_the_server() -> None:
-    """The server before this one lost signals that arrived while it handled a socket."""
-    moments = random.Random(20261123)
-    for start in range(STARTS):
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVER], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout
-        port = int(process.stdout.readline())
-        over = threading.Event()
-        clients = [threading.Thread(target=_load, args=(port, over), daemon=True) for _ in range(6)]
-        for client in clients:
-            client.start()
-        time.sleep(0.1 + moments.random() * 0.4)
-        started = time.monotonic()
-        process.send_signal(moments.choice((signal.SIGTERM, signal.SIGINT)))
-        try:
-            assert process.wait(timeout=8) == 0, f"start {start}"
-        finally:
-            over.set()
-            process.kill()
-        assert time.monotonic() - started < 5
-        assert process.stdout.read() == "ended\n"
-        process.stdout.close()
-
-
-def _load(port: int, over: threading.Event) -> None:
-    while not over.is_set():
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
-                connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
-                connection.recv(5)
-        except OSError:
-            time.sleep(0.01)
 
 
 # Each start of a web process counts itself; the first ones fail when they import the application.
