@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import (
-    AsyncIterator,
+    AsyncGenerator,
     Awaitable,
     Callable,
     Iterable,
@@ -357,7 +357,7 @@ async def send_response(response: Response, receive: Receive, send: Send) -> Non
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _blocks(body: IO[bytes] | Body, receive: Receive) -> AsyncIterator[bytes]:
+async def _blocks(body: IO[bytes] | Body, receive: Receive) -> AsyncGenerator[bytes, None]:
     """The blocks of all parts; of further parts only while the client is there."""
     while block := body.read(BLOCK):
         yield block
