@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +85,17 @@ def seconds_of(port: int, target: str = "/") -> float:
     started = time.monotonic()
     assert b" 200 " in get(port, target).partition(b"\r\n")[0]
     return time.monotonic() - started
+
+
+def first_answer(port: int) -> bytes:
+    """The first answer within a minute: the port is open before a process serves, and a process
+    that ends at its start closes the connections that it accepted."""
+    deadline, answer = time.monotonic() + 60, b""
+    while not answer and time.monotonic() < deadline:
+        with (
+            suppress(OSError),
+            connect(port, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as connection,
+        ):
+            connection.settimeout(60)
+            answer = read_all(connection)
+    return answer

@@ -26,6 +26,7 @@ from tests.conftest import ROOT
 from tests.olmweb.serving.serving import (
     BODY_LIMIT,
     connect,
+    first_answer,
     get,
     production_environment,
     read_all,
@@ -360,6 +361,7 @@ def test_livez_answers_while_all_threads_are_busy_and_the_queue_is_full(
             connection.close()
 
 
+@pytest.mark.django_db
 def test_livez_answers_every_method_as_django_does(settings: Any) -> None:
     settings.TRUSTED_PROXIES = []
 
@@ -439,6 +441,7 @@ def test_a_crash_of_the_application_is_a_500(settings: Any) -> None:
         assert get(port).startswith(b"HTTP/1.1 500 ")
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_before_the_web_server_runs_ends_the_process(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals
@@ -496,20 +499,6 @@ execute_from_command_line(["manage.py", "web", "--host", "127.0.0.1", "--port", 
 """
 
 
-def _first_answer(port: int) -> bytes:
-    """The first answer within a minute: the port is open before a process serves, and a process
-    that ends at its start closes the connections that it accepted."""
-    deadline, answer = time.monotonic() + 60, b""
-    while not answer and time.monotonic() < deadline:
-        with (
-            suppress(OSError),
-            connect(port, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as connection,
-        ):
-            connection.settimeout(60)
-            answer = read_all(connection)
-    return answer
-
-
 def test_a_process_serves_once_the_first_page_has_nothing_to_load(tmp_path: Path) -> None:
     code = """if True:
         import sys
@@ -554,7 +543,7 @@ def test_web_processes_that_fail_at_each_start_end_the_server(
     try:
         if failures < server.FAILED_STARTS:
             wait_for_port(port, web, "web")
-            assert b"served" in _first_answer(port)
+            assert b"served" in first_answer(port)
             web.terminate()
             assert web.wait(30) == 0
             return

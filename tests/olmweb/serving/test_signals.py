@@ -18,6 +18,7 @@ import pytest
 from tests.bench.tools import environment
 from tests.conftest import ROOT
 from tests.migrated import fill_database
+from tests.olmweb.serving.serving import first_answer
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 COUNT = int(os.environ.get("OLMWEB_TEST_SIGNALS", "100"))
@@ -157,7 +158,8 @@ def test_a_hundred_signals_at_any_moment_under_load_end_the_server() -> None:
         for _ in range(0, COUNT, AT_ONCE):
             batch = servers.start(AT_ONCE)
             with load([served.port for served in batch], clients=3):
-                time.sleep(0.1)
+                for served in batch:
+                    assert first_answer(served.port)  # before that nothing handles a signal
                 for served in batch:
                     time.sleep(moments.random() * 0.05)
                     os.kill(served.pid, moments.choice(SIGNALS))
@@ -177,6 +179,7 @@ def test_signals_at_any_moment_under_load_end_the_embedded_server(tmp_path: Path
         for number in SIGNALS * 3:
             [served] = servers.start(1)
             with load([served.port], clients=4, target="/login/"):
+                assert first_answer(served.port)
                 time.sleep(moments.random())
                 started = time.monotonic()
                 os.kill(served.pid, number)
