@@ -169,11 +169,15 @@ class StampFeed:
         return {topic for topic in before.keys() & stamps.keys() if before[topic] != stamps[topic]}
 
     def _attention_stamp(self, clusters: object) -> object:
-        """Differs at most once a minute, and only if a cluster or a catalog changed: the numbers in
-        the masthead of every open page depend on both, and change rarely."""
+        """Differs at most once a minute, and only if a cluster or the state or content of a catalog
+        changed: the numbers in the masthead of every open page depend on both, and change rarely.
+        """
         minute = int(time.time() // 60)
         if minute != self._attention[0]:
-            self._attention = minute, (clusters, _catalogs())
+            catalogs = apps.get_model("catalogs", "Catalog").objects.order_by("pk")
+            # Not `checked_at`, which each attempt to read a catalog sets.
+            rows = list(catalogs.values_list("pk", "state", "revision"))
+            self._attention = minute, (clusters, rows)
         return self._attention[1]
 
     def close(self) -> None:
